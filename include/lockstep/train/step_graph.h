@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -50,8 +49,8 @@ struct StepGraphOptions {
 ///    defined gradients (accumulation), in the same memory for all shapes.
 /// 2. `compute` runs on the host only in the first steps and when recording. Any other data that it reads must stay
 ///    in the same memory, and its decisions are made once for each shape and key.
-/// 3. At most kMost recordings are kept: a new one replaces the least recently used one. A recording that fails ends
-///    the run, unless StepGraphOptions::automatic is set.
+/// 3. There are at most kMost recordings, each of which lives as long as the StepGraph. Steps of further shapes are
+///    computed normally. A recording that fails ends the run, unless StepGraphOptions::automatic is set.
 /// 4. Create a DistributedDataParallel while the result of DeviceGraph::enter() is alive: it keeps autograd nodes.
 ///
 /// Must be used from the training thread. With StepGraphOptions::job, run() is collective.
@@ -75,7 +74,7 @@ class StepGraph {
   /// The number of such steps in a job with several ranks, during which DistributedDataParallel also settles its
   /// buckets and NCCL connects.
   static constexpr int kWarmUpOfRanks = 11;
-  /// The maximum number of recordings that are kept.
+  /// The maximum number of recordings. Each one holds its batch, its loss and its gradients.
   static constexpr std::size_t kMost = 16;
 
   StepGraph(NamedTensors parameters, Compute compute, StepGraphOptions options = {});
@@ -89,6 +88,8 @@ class StepGraph {
   [[nodiscard]] bool recorded() const noexcept { return !recordings_.empty(); }
   /// Returns the reason why no more steps are recorded; empty if steps are recorded.
   [[nodiscard]] const std::string& fallback() const noexcept { return fallback_; }
+  /// Returns true if a shape has occurred for the third time but is not recorded, because there are kMost recordings.
+  [[nodiscard]] bool has_left_out() const noexcept { return has_left_out_; }
 
  private:
   /// A step of one shape, which sets gradients or adds to them.
@@ -101,7 +102,6 @@ class StepGraph {
   };
 
   [[nodiscard]] std::optional<std::string> key_of(const Batch& batch) const;
-  [[nodiscard]] Recording* find(const std::string& key);
   at::Tensor compute(const Batch& batch, std::uint64_t seed);
   at::Tensor look(const Batch& batch, std::uint64_t seed);
   void share(std::string obstacle);
@@ -120,8 +120,9 @@ class StepGraph {
   bool adds_ = false;                          ///< a step has added to existing gradients
   std::vector<at::Tensor> sums_;               ///< sums to which recordings add, by parameter; undefined at first
   int steps_ = 0;
-  std::map<std::string, int> seen_;                          ///< number of computed steps, by key
-  std::list<std::pair<std::string, Recording>> recordings_;  ///< recordings by key, the most recently used first
+  std::map<std::string, int> seen_;              ///< number of computed steps, by key
+  std::map<std::string, Recording> recordings_;  ///< recordings, by key
+  bool has_left_out_ = false;
   std::string fallback_;
 };
 

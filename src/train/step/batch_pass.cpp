@@ -15,6 +15,19 @@
 #include "train/task/loss_terms.h"
 
 namespace lockstep::train {
+namespace {
+
+/// Returns which steps run without a CUDA graph, and why; empty if none do.
+std::string unrecorded(const StepGraph& graph) {
+  if (!graph.fallback().empty()) return "steps run without a CUDA graph: " + graph.fallback();
+  if (!graph.has_left_out()) return "";
+  return fmt::format(
+      "steps of further shapes run without a CUDA graph: there are {} recordings, the maximum; batches of fewer shapes "
+      "avoid this",
+      StepGraph::kMost);
+}
+
+}  // namespace
 
 void BatchPass::build(DistributedDataParallel<TaskNet>& model, std::unique_ptr<tensor::DeviceGraph> graph) {
   model_ = &model;
@@ -42,7 +55,7 @@ at::Tensor BatchPass::run(const Replica& replica, Batch& batch, bool is_last) {
   at::Tensor row;
   if (graph_) {
     row = graph_->run(batch, seed);
-    note_fallback();
+    note_unrecorded();
   } else {
     seed_all(seed);
     row = compute(batch);
@@ -61,10 +74,11 @@ BatchLoss BatchPass::loss_again(int replica, const Batch& batch) {
   return loss_of(std::move(outputs), batch);
 }
 
-void BatchPass::note_fallback() {
-  if (graph_->fallback() == noted_) return;
-  noted_ = graph_->fallback();
-  if (job_.is_main()) log::note("steps run without a CUDA graph: {}", noted_);
+void BatchPass::note_unrecorded() {
+  std::string text = unrecorded(*graph_);
+  if (text == noted_) return;
+  noted_ = std::move(text);
+  if (job_.is_main()) log::note("{}", noted_);
 }
 
 at::Tensor BatchPass::compute(const Batch& batch) {

@@ -59,7 +59,7 @@ class BatchPass {
   [[nodiscard]] const std::vector<std::string>& loss_names() const { return loss_names_; }
 
  private:
-  void note_fallback();
+  void note_unrecorded();
   at::Tensor compute(const Batch& batch);
   at::Tensor backward(const Batch& batch);
   BatchLoss loss_of(Outputs outputs, const Batch& batch);
@@ -71,7 +71,7 @@ class BatchPass {
   DistributedDataParallel<TaskNet>* model_ = nullptr;
   StepWatch* watch_ = nullptr;
   std::optional<StepGraph> graph_;  ///< set if steps are recorded; destroyed before the communicators of job_
-  std::string noted_;               ///< why steps are not recorded, once that has been logged
+  std::string noted_;               ///< the last note on steps that are not recorded
   std::vector<std::string> loss_names_;
   std::int64_t batches_ = 1;  ///< batches of each replica in this step
   bool adds_up_ = false;      ///< the batch's gradients are reduced together with those of a later batch

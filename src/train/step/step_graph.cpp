@@ -10,7 +10,6 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -138,13 +137,6 @@ void StepGraph::gather_sums() {
   }
 }
 
-StepGraph::Recording* StepGraph::find(const std::string& key) {
-  const auto at = std::ranges::find(recordings_, key, &std::pair<std::string, Recording>::first);
-  if (at == recordings_.end()) return nullptr;
-  recordings_.splice(recordings_.begin(), recordings_, at);
-  return &at->second;
-}
-
 at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   const std::string adds = defined_gradients();
   adds_ = adds_ || !adds.empty();
@@ -153,11 +145,15 @@ at::Tensor StepGraph::run(const Batch& batch, std::uint64_t seed) {
   if (key) *key += adds;
   const bool compares = options_.job && fallback_.empty();
   if (!(compares ? all_have(options_.job->group(), key) : key.has_value())) return compute(batch, seed);
-  if (Recording* recording = find(*key)) return replay(*recording, batch, seed);
+  if (const auto at = recordings_.find(*key); at != recordings_.end()) return replay(at->second, batch, seed);
   const int seen = seen_[*key]++;
+  if (recordings_.size() == kMost) {  // on all ranks alike
+    has_left_out_ = has_left_out_ || seen > 1;
+    return compute(batch, seed);
+  }
   if (seen == 1 && (options_.automatic || options_.job)) return look(batch, seed);
   if (seen > 1 && steps_ > (options_.job ? kWarmUpOfRanks : kWarmUp) && record(*key, batch, seed)) {
-    return replay(recordings_.front().second, batch, seed);
+    return replay(recordings_.at(*key), batch, seed);
   }
   return compute(batch, seed);
 }
@@ -223,8 +219,7 @@ std::string StepGraph::capture(Recording& made) {
 }
 
 bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t seed) {
-  if (recordings_.size() == kMost) recordings_.pop_back();
-  Recording& made = recordings_.emplace_front(key, Recording{.graph = std::move(next_), .batch = batch}).second;
+  Recording& made = recordings_.emplace(key, Recording{.graph = std::move(next_), .batch = batch}).first->second;
   next_ = options_.make();
   made.batch.data = clone_of(batch.data);
   made.batch.target = clone_of(batch.target);
@@ -237,7 +232,7 @@ bool StepGraph::record(const std::string& key, const Batch& batch, std::uint64_t
     made.gradients = gradients();
     return true;
   }
-  recordings_.pop_front();
+  recordings_.erase(key);
   sums_ = sums_before;
   set_gradients(gradients_before);
   return false;
