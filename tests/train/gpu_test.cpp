@@ -285,5 +285,59 @@ TEST(StepGraphGpu, AfterARecordingThatFailedAnotherOneSucceeds) {
   expect_alike(plain, recorded);
 }
 
+/// A step whose matrix products use cuBLAS's workspace, because they sum over many rows.
+class ProductStep {
+ public:
+  ProductStep() { net_->to(c10::kCUDA); }
+
+  /// Runs a step on the same numbers for the same number of rows. Returns the gradient of the weights.
+  at::Tensor run(std::int64_t rows) {
+    seed_all(7);
+    Batch batch;
+    batch.data = at::rand({rows, kWidth}).to(c10::kCUDA);
+    batch.size = rows;
+    net_->weight.mutable_grad() = at::Tensor();
+    (void)steps_.run(batch, 1);
+    return net_->weight.grad().clone();
+  }
+  void run_times(std::int64_t rows, int times) {
+    for (int i = 0; i < times; ++i) (void)run(rows);
+  }
+  [[nodiscard]] const StepGraph& steps() const { return steps_; }
+
+ private:
+  static constexpr std::int64_t kWidth = 640;
+
+  torch::nn::Linear net_{torch::nn::LinearOptions(kWidth, kWidth).bias(false)};
+  StepGraph steps_{named_parameters_of(net_), [this](const Batch& batch) {
+                     const at::Tensor loss = net_->forward(batch.data).pow(2).mean();
+                     loss.backward();
+                     return loss.detach();
+                   }};
+};
+
+TEST(StepGraphGpu, RecordingsReplayAfterFurtherShapesAndMemoryThatIsGivenBack) {
+  LOCKSTEP_NEEDS_GPU();
+  constexpr std::int64_t kRows = 1024;
+  ProductStep step;
+  const at::Tensor expected = step.run(10 * kRows);
+  for (std::int64_t shape = 1; shape <= 18; ++shape) step.run_times(shape * kRows, 4);
+  EXPECT_TRUE(step.steps().has_left_out());
+  tensor::forget_memory(0);
+  EXPECT_TRUE(at::allclose(step.run(10 * kRows), expected, 1e-4, 1e-6));
+}
+
+TEST(StepGraphGpu, ARecordingReplaysAfterAnotherStepGraphHasEnded) {
+  LOCKSTEP_NEEDS_GPU();
+  constexpr std::int64_t kRows = 32768;
+  ProductStep lasting;
+  const at::Tensor expected = lasting.run(kRows);
+  lasting.run_times(kRows, 4);
+  ASSERT_TRUE(lasting.steps().recorded());
+  ProductStep().run_times(kRows, 5);
+  tensor::forget_memory(0);
+  EXPECT_TRUE(at::allclose(lasting.run(kRows), expected, 1e-4, 1e-6));
+}
+
 }  // namespace gpu_test
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
 #include <exception>
@@ -30,7 +31,8 @@ class SharedPool {
     if (users_++ == 0) pool_ = at::cuda::graph_pool_handle();
     return pool_;
   }
-  void leave() { --users_; }
+  /// Returns true if other recordings still use the pool.
+  [[nodiscard]] bool leave() { return --users_ > 0; }
 
  private:
   int users_ = 0;
@@ -55,7 +57,7 @@ class Recording final : public at::cuda::CUDAGraph {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
   ~Recording() {
-    if (joined_) shared_pool().leave();
+    if (joined_ && shared_pool().leave()) keep_workspaces(*this);
   }
 
   void begin() {
@@ -75,6 +77,16 @@ class Recording final : public at::cuda::CUDAGraph {
   }
 
  private:
+  /// From version 2.14 on, libtorch's destructor frees cuBLAS's workspaces of the graph's stream, which the other
+  /// recordings use as well. This function makes it free those of the default stream, which no graph uses, because that
+  /// stream cannot be recorded. The last recording frees the workspaces of the recorded stream.
+  template <class Graph>
+  static void keep_workspaces(Graph& graph) {
+    if constexpr (requires { c10::cuda::getDefaultCUDAStream(graph.capture_stream_.device_index()); }) {
+      graph.capture_stream_ = c10::cuda::getDefaultCUDAStream(graph.capture_stream_.device_index());
+    }
+  }
+
   /// Begins in a mode in which only this thread's calls can break the recording, because loader threads keep
   /// allocating.
   template <class Graph, class Pool>
