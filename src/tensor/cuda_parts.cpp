@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
+
 #include "lockstep/base/cuda_library.h"
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/device.h"
@@ -36,6 +38,8 @@ std::string pci_address(int gpu) {
   std::string address =
       require_cuda_parts(fmt::format("the PCI address of GPU {} cannot be read", gpu)).pci_address(gpu, problem);
   if (!problem.empty()) throw ResourceError(fmt::format("the PCI address of GPU {} cannot be read: {}", gpu, problem));
+  // CUDA writes capital letters, /sys/bus/pci/devices small ones.
+  for (char& letter : address) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
   return address;
 }
 

@@ -35,8 +35,9 @@ void adopt_device();
 /// Returns the stream as a cudaStream_t, for CUDA's libraries. Throws: UsageError if cuda::library() has an obstacle.
 [[nodiscard]] void* native_stream(const c10::Stream& stream);
 
-/// Returns the address of a GPU on the PCI bus: "0000:3b:00.0". All slices of a GPU (MIG) share one address. Throws:
-/// ResourceError if CUDA does not know the GPU, UsageError if cuda::library() has an obstacle.
+/// Returns the address of a GPU on the PCI bus in lower case, as in /sys: "0000:3b:00.0". All slices of a GPU (MIG)
+/// share one address. Throws: ResourceError if CUDA does not know the GPU, UsageError if cuda::library() has an
+/// obstacle.
 [[nodiscard]] std::string pci_address(int gpu);
 
 /// Returns the model name of the GPU `device`, such as "NVIDIA A100-PCIE-40GB"; "GPU" if has_cuda_parts() is false.

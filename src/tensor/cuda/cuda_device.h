@@ -12,7 +12,7 @@ namespace lockstep::tensor {
 /// Returns the stream as a cudaStream_t.
 [[nodiscard]] void* cuda_stream(const c10::Stream& stream);
 
-/// Returns the PCI address, "0000:3b:00.0". If it is empty, `problem` says why.
+/// Returns the PCI address with CUDA's capital letters, "0000:3B:00.0". If it is empty, `problem` says why.
 [[nodiscard]] std::string cuda_pci_address(int gpu, std::string& problem);
 
 /// Returns the model, "NVIDIA A100-PCIE-40GB"; "GPU" if CUDA does not report it.

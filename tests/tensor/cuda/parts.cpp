@@ -23,7 +23,7 @@ void forget_memory(int gpu) { std::printf("forgets GPU %d\n", gpu); }
 void* stream(const c10::Stream& stream) { return reinterpret_cast<void*>(stream.id()); }
 
 std::string pci_address(int gpu, std::string& problem) {
-  if (gpu == 0) return "0000:3b:00.0";
+  if (gpu == 0) return "0000:3B:00.0";  // CUDA writes capital letters
   problem = "invalid device ordinal";
   return "";
 }
