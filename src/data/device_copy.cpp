@@ -8,6 +8,7 @@
 namespace lockstep::data {
 
 DeviceCopy::DeviceCopy(c10::Device device) : device_(device) {
+  // From the low-priority pool: steps are recorded on a stream of the other pool (tensor/recorded_stream.h).
   if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
 

@@ -13,10 +13,13 @@
 namespace lockstep::tensor {
 
 /// Returns the stream, which is the same for all recordings of the process. A GPU's default stream cannot be recorded.
+/// The stream has high priority: libtorch hands out each of its 32 low-priority streams repeatedly, and loader threads
+/// copy on these. If such a thread used the recorded stream, its copies would become part of a recording or break it.
+/// NCCL's groups take one stream each of the same 32 high-priority ones.
 [[nodiscard]] inline c10::Stream recorded_stream() {
   static const c10::Stream stream = [] {
     const c10::impl::VirtualGuardImpl gpus(c10::kCUDA);
-    return gpus.getStreamFromGlobalPool(gpus.getDevice());
+    return gpus.getStreamFromGlobalPool(gpus.getDevice(), /*isHighPriority=*/true);
   }();
   return stream;
 }

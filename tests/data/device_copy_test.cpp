@@ -2,12 +2,15 @@
 // Batches that the workers copy to a GPU, each on its own stream.
 #include <ATen/core/ivalue.h>  // before any other torch header
 #include <ATen/ops/full.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "lockstep/data/loader.h"
+#include "lockstep/tensor/device_graph.h"
 #include "support/gpu.h"
 
 namespace lockstep {
@@ -53,6 +56,19 @@ TEST(DeviceCopy, BringsABatchThatHasOnlyATarget) {
     ASSERT_TRUE(batch->target.is_cuda());
     EXPECT_EQ(batch->target.sum().item<std::int64_t>(), 0) << workers;
   }
+}
+
+/// Each worker's DeviceCopy takes a stream of this pool, which hands out its streams repeatedly.
+TEST(DeviceCopy, NoWorkersStreamIsTheRecordedOne) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto graph = tensor::make_device_graph();
+  ASSERT_NE(graph, nullptr);
+  const c10::Device gpu(c10::kCUDA, 0);
+  const c10::impl::VirtualGuardImpl gpus(c10::kCUDA);
+  const std::shared_ptr<void> on_recorded = graph->enter();
+  const c10::Stream recorded = gpus.getStream(gpu);
+  ASSERT_NE(recorded, gpus.getDefaultStream(gpu));
+  for (int i = 0; i < 40; ++i) EXPECT_NE(gpus.getStreamFromGlobalPool(gpu), recorded) << "stream " << i;
 }
 
 }  // namespace
