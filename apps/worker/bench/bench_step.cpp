@@ -31,8 +31,6 @@ double cpu_seconds(clockid_t clock) {
 /// Counts the CPU seconds that all threads spend inside collectives.
 class CollectiveCpu final : public trace::Sink {
  public:
-  CollectiveCpu() { (void)trace::add_sink(*this); }
-  ~CollectiveCpu() override { trace::remove_sink(*this); }
   void begin(const trace::Event& event) noexcept override {
     if (event.sequence != 0) began_ = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   }
@@ -48,6 +46,12 @@ class CollectiveCpu final : public trace::Sink {
 };
 thread_local double CollectiveCpu::began_ = 0;
 
+/// Returns the process's counter. It is never destroyed: after remove_sink() a thread may still end a span in it.
+CollectiveCpu& collective_cpu() {
+  static auto* const counter = new CollectiveCpu;
+  return *counter;
+}
+
 struct StepTime {
   double seconds = 0;
   double collective_share = 0;            ///< share of all CPU seconds spent in collectives
@@ -55,13 +59,16 @@ struct StepTime {
 };
 
 StepTime time_steps(StepTimer& timer, std::int64_t warmup, std::int64_t repeats) {
-  const CollectiveCpu collectives;
+  CollectiveCpu& collectives = collective_cpu();
+  const double collectives_before = collectives.seconds();
+  (void)trace::add_sink(collectives);
   const double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
   for (std::int64_t i = 0; i < warmup; ++i) (void)timer.run(1);
   std::vector<double> seconds;
   for (std::int64_t i = 0; i < repeats; ++i) seconds.push_back(timer.run(1));
-  return {.seconds = median_of(seconds),
-          .collective_share = collectives.seconds() / (cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before)};
+  const double all = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
+  trace::remove_sink(collectives);
+  return {.seconds = median_of(seconds), .collective_share = (collectives.seconds() - collectives_before) / all};
 }
 
 int report_recorder(const Job& job, const StepBench& bench, const TimedRecipe& timed, const RecorderCost& cost) {

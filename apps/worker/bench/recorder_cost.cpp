@@ -32,6 +32,7 @@ class WithoutSinks {
   const trace::Sinks before_ = trace::sinks();
 };
 
+/// Counts the calls to a sink.
 class Counter final : public trace::Sink {
  public:
   void begin(const trace::Event& /*event*/) noexcept override { ++events; }
@@ -41,11 +42,13 @@ class Counter final : public trace::Sink {
 };
 
 std::int64_t events_of(const std::function<void()>& step) {
-  Counter counter;
-  (void)trace::add_sink(counter);
+  // Never destroyed: after remove_sink() a thread may still end a span in it.
+  static auto* const counter = new Counter;
+  const std::int64_t before = counter->events;
+  (void)trace::add_sink(*counter);
   step();
-  trace::remove_sink(counter);
-  return counter.events;
+  trace::remove_sink(*counter);
+  return counter->events - before;
 }
 
 /// The time to record one event of a collective, the kind of event with the most fields.
