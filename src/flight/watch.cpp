@@ -82,11 +82,9 @@ SectionLimit limit_of(const Section& section, const WatchFacts& facts) {
   const SectionName known = known_of(section.name, facts.ranks);
   if (known.limit_ns != 0) return {.ns = std::max<std::int64_t>(known.limit_ns, 0), .is_set = true};
   const SectionRules& rules = facts.rules;
-  if (known.longest_ns > 0) {
-    return {.ns = std::max(rules.least_ns, rules.factor * known.longest_ns), .longest_ns = known.longest_ns};
-  }
-  const std::int64_t first = std::max(rules.least_ns, timeout_of(facts.ranks));
-  return {.ns = is_long_work(section) ? std::max(first, rules.first_long_ns) : first};
+  const std::int64_t least = is_long_work(section) ? std::max(rules.least_ns, rules.least_long_ns) : rules.least_ns;
+  if (known.longest_ns == 0) return {.ns = std::max(least, timeout_of(facts.ranks))};
+  return {.ns = std::max(least, rules.factor * known.longest_ns), .longest_ns = known.longest_ns};
 }
 
 std::optional<FailureRecord> judge_sections(const WatchFacts& facts) {

@@ -17,11 +17,13 @@ namespace lockstep::flight {
 
 /// The rules for the limit of a section without its own limit: `factor` times the longest section of that name on any
 /// rank of this host, and at least `least_ns`. If no section of that name has ended yet, the limit is the timeout of a
-/// collective, and for long-running sections (setup, evaluate, save) at least `first_long_ns`.
+/// collective, and at least `least_ns`. Long-running sections (setup, evaluate, save) have at least `least_long_ns`
+/// instead, however short the earlier ones were: a save in the background lasts a moment, unless the one before it is
+/// still being written.
 struct SectionRules {
   int factor = 10;                                 ///< multiple of the longest section so far
   std::int64_t least_ns = 60'000'000'000;          ///< lowest limit: a minute
-  std::int64_t first_long_ns = 1'800'000'000'000;  ///< lowest first limit of a long-running section: half an hour
+  std::int64_t least_long_ns = 1'800'000'000'000;  ///< lowest limit of a long-running section: half an hour
 };
 
 /// The time limit of a section.
