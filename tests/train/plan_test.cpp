@@ -34,6 +34,12 @@ TEST(Plan, CountsOptimizerStepsOverAccumulatedBatches) {
   EXPECT_EQ(plan.total_batch, 64 * 4 * 2);
 }
 
+TEST(Plan, HasTheFullBatchesOfAReplica) {
+  EXPECT_EQ(full_batches(301, 2, 8), 18);
+  EXPECT_EQ(full_batches(301, 4, 4), 19) << "each replica has a sample more than its part";
+  EXPECT_EQ(full_batches(7, 1, 8), 0);
+}
+
 TEST(Plan, MaxStepsEndsItEarlier) {
   TrainConfig config;
   config.epochs = 3;

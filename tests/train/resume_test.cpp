@@ -328,6 +328,39 @@ TEST(Resume, WithMoreReplicasTheSameBatchesAreDividedIntoMoreParts) {
   EXPECT_EQ(learning_rates(folder / "unbroken"), learning_rates(folder / "run"));
 }
 
+/// A run of 3 epochs that drops the last batch and saves only if it has to. 2 replicas fill 3 batches of an epoch, 4
+/// replicas fill 4.
+NoisyRun dropping_run(std::int64_t replicas, std::int64_t max_steps) {
+  NoisyRun run{.task = NoisyTask(45), .resume = "auto", .allow_other_bits = true};
+  run.config.replicas = replicas;
+  run.config.batch_size = 12 / replicas;
+  run.config.drop_last = true;
+  run.config.accumulate_steps = 1;
+  run.config.schedule.type = "none";  // its length may then change
+  run.config.epochs = 3;
+  run.config.max_steps = max_steps;
+  run.config.eval_every_epochs = 0;
+  run.config.checkpoint.every_steps = 0;
+  return run;
+}
+
+TEST(Resume, ARunThatIsDividedAnewHasTheStepsThatItWouldHaveHadAndSavesTheLast) {
+  const TempDir folder;
+  EXPECT_EQ(train(alone(), folder / "run", dropping_run(2, 4)).steps, 4);
+  EXPECT_EQ(train(alone(), folder / "run", dropping_run(4, 0)).steps, 9) << "3 epochs of 3 steps";
+  EXPECT_EQ(load_checkpoint((folder / "run").string()).step(), 9);
+}
+
+TEST(Resume, ARunThatHadFewerStepsPerEpochForATimeSavesTheLastOfItsLastEpoch) {
+  const TempDir folder;
+  EXPECT_EQ(train(alone(), folder / "run", dropping_run(4, 5)).steps, 5);
+  EXPECT_EQ(train(alone(), folder / "run", dropping_run(2, 8)).steps, 8);
+  const TrainResult result = train(alone(), folder / "run", dropping_run(4, 0));
+  EXPECT_EQ(result.steps, 11) << "epochs of 4, 3 and 4 steps";
+  EXPECT_EQ(load_checkpoint((folder / "run").string()).step(), 11);
+  EXPECT_TRUE(fs::exists(folder / "run/summary.json"));
+}
+
 /// Uses a task without dropout and batch norm, so that a step depends only on its samples and the order of additions.
 TEST(Resume, AStepOfMoreReplicasHasTheSamplesThatItWouldHaveHad) {
   const TempDir folder;

@@ -83,7 +83,9 @@ EpochLoop::EpochLoop(const LoopParts& parts)
       saves_(job_, plan_, learner_, saver_) {}
 
 bool EpochLoop::complete() const {
-  return state_.step >= last_step(plan_.config, plan_.sums, state_) || evaluations_.reached_target();
+  // A run that was divided anew may have had epochs of fewer steps: it then ends with its last epoch.
+  return state_.step >= last_step(plan_.config, plan_.sums, state_) ||
+         state_.epoch >= last_epoch(plan_.config, state_.stages) || evaluations_.reached_target();
 }
 
 StopReason EpochLoop::stopped_by() const { return complete() ? StopReason::kNone : late_.stop(); }

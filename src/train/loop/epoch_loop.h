@@ -44,7 +44,7 @@ class EpochLoop {
   /// of Trainer::fit().
   void run();
 
-  /// Returns true at the end of the run: all steps are done, or the target is reached.
+  /// Returns true at the end of the run: all steps or epochs are done, or the target is reached.
   [[nodiscard]] bool complete() const;
   /// Returns why the run ends early; kNone if it does not.
   [[nodiscard]] StopReason stopped_by() const;

@@ -38,6 +38,10 @@ Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::i
   return plan;
 }
 
+std::int64_t full_batches(std::int64_t samples, std::int64_t replicas, std::int64_t batch_size) {
+  return (samples + replicas - 1) / replicas / batch_size;
+}
+
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples) {
   if (plan.total_steps > 0) return;
   throw UsageError(fmt::format("{} samples do not fill a batch of {} on each of {} replicas", samples,

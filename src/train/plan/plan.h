@@ -24,6 +24,10 @@ struct Plan {
 [[nodiscard]] Plan make_plan(const TrainConfig& config, std::int64_t batches_per_epoch, std::int64_t replicas,
                              std::int64_t begun_replicas = 0);
 
+/// Returns the number of full batches of one replica per epoch, with drop_last. The samples are dealt to the replicas
+/// in equal parts, the last one filled up by repeating samples. `batch_size` counts samples of one replica.
+[[nodiscard]] std::int64_t full_batches(std::int64_t samples, std::int64_t replicas, std::int64_t batch_size);
+
 /// Throws: UsageError if there are not enough samples for one batch.
 void require_steps(const Plan& plan, const TrainConfig& config, std::int64_t samples);
 

@@ -179,13 +179,22 @@ class RunSetup {
     config_.data.skipped_samples = skipped.to_maps();
   }
 
+  /// Returns the batches of one replica per epoch. With drop_last, other replicas may fill more batches than those that
+  /// the run started with; the run does not train on them, so that its steps and its schedule stay the same.
+  [[nodiscard]] std::int64_t batches_per_epoch() {
+    const std::int64_t now = steps().data().batches_per_epoch();
+    const std::int64_t begun = run_.state.begun_replicas;
+    if (begun == 0 || !config_.drop_last) return now;
+    const std::int64_t begun_size = config_.batch_size * config_.replicas / begun;
+    return std::min(now, full_batches(train_set_->size(), begun, begun_size));
+  }
+
   void make_plan() {
     if (config_.batch_size.is_auto()) find_batch();
     steps().data().open(train_set_);
-    const Plan sums =
-        train::make_plan(config_, steps().data().batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
+    const Plan sums = train::make_plan(config_, batches_per_epoch(), config_.replicas, run_.state.begun_replicas);
     require_steps(sums, config_, train_set_->size());
-    // With drop_last, an epoch may have one batch less after the number of replicas has changed.
+    // With drop_last, an epoch may have fewer batches after the number of replicas has changed.
     if (run_.state.begun_replicas > 0) run_.state.batch = std::min(run_.state.batch, sums.batches_per_epoch);
     require_place(run_.state, sums.batches_per_epoch);
     if (config_.schedule.type == "plateau" && !run_.state.plateau) run_.state.plateau = PlateauState{.lr = sums.lr};
