@@ -190,17 +190,45 @@ TEST(DevicePowerSgd, IsTheHostsAndWaitsForNoNorm) {
   EXPECT_LT(difference(on_device.gradients(), on_host.gradients()), 1e-5);
 }
 
+/// The state as a checkpoint returns it.
+StateDict on_host(const StateDict& state) {
+  StateDict found;
+  for (const auto& [name, value] : state) {
+    const auto* tensor = std::get_if<at::Tensor>(&value);
+    found[name] = tensor == nullptr ? value : StateValue(tensor->cpu());
+  }
+  return found;
+}
+
+TEST(DevicePowerSgd, GoesOnFromAStateInHostMemory) {
+  LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
+  const PowerSgdOptions options{.rank = 3, .start_iter = 0, .min_compression_rate = 1};
+  const auto hook = std::make_shared<PowerSgd>(options);
+  Training whole(testing::make_believe_gpu(), hook);
+  for (int i = 0; i < 3; ++i) whole.step();
+  const auto loaded = std::make_shared<PowerSgd>(options);
+  loaded->load_state_dict(on_host(hook->state_dict()));
+  Training resumed(testing::make_believe_gpu(), loaded);
+  for (int i = 0; i < 2; ++i) {
+    whole.step();
+    resumed.step();
+    EXPECT_LT(difference(resumed.gradients(), whole.gradients()), 1e-5) << "step " << i;
+  }
+  for (const auto& [name, value] : loaded->state_dict()) {
+    const auto* tensor = std::get_if<at::Tensor>(&value);
+    if (tensor != nullptr) {
+      EXPECT_TRUE(tensor->is_cuda()) << name;
+    }
+  }
+}
+
 TEST(DevicePowerSgd, KeepsItsStateOverAGradientThatIsNotFinite) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   const PowerSgdOptions options{.rank = 3, .start_iter = 0, .min_compression_rate = 1};
   const auto hook = std::make_shared<PowerSgd>(options);
   Training training(testing::make_believe_gpu(), hook);
   for (int i = 0; i < 2; ++i) training.step();
-  StateDict before;
-  for (const auto& [name, value] : hook->state_dict()) {
-    const auto* tensor = std::get_if<at::Tensor>(&value);
-    before[name] = tensor == nullptr ? value : StateValue(tensor->cpu());
-  }
+  const StateDict before = on_host(hook->state_dict());
   training.step(std::numeric_limits<double>::infinity());
   for (const auto& [name, value] : hook->state_dict()) {
     const auto* tensor = std::get_if<at::Tensor>(&value);

@@ -210,6 +210,36 @@ RANKS_TEST(PowerSgd, GoesOnFromASavedStateOnAnotherNumberOfRanks, 2) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(comm::same_bits(a[i], b[i])) << i;
 }
 
+RANKS_TEST(PowerSgd, GoesOnFromASavedStateOfAnotherRank, 2) {
+  auto state = std::make_shared<lockstep::PowerSgd>(thin());
+  Training narrow(job, 2, hooks::power_sgd(state));
+  for (int step = 0; step < 3; ++step) (void)narrow.step();
+  PowerSgdOptions wide = thin();
+  wide.rank = 5;
+  auto loaded = std::make_shared<lockstep::PowerSgd>(wide);
+  loaded->load_state_dict(state->gather_state_dict(job.group()));
+  Training resumed(job, 2, hooks::power_sgd(loaded));
+  (void)resumed.step();
+  EXPECT_EQ(std::get<at::Tensor>(loaded->state_dict().at("q.first.weight")).size(1), 5);
+}
+
+RANKS_TEST(PowerSgd, UsesNoSavedEntryThatItsOptionsTurnOff, 2) {
+  auto state = std::make_shared<lockstep::PowerSgd>(thin());
+  Training run(job, 2, hooks::power_sgd(state));
+  for (int step = 0; step < 3; ++step) (void)run.step();
+  PowerSgdOptions plain = thin();
+  plain.use_error_feedback = false;
+  plain.warm_start = false;
+  const StateDict saved = state->gather_state_dict(job.group());
+  auto fresh = std::make_shared<lockstep::PowerSgd>(plain);
+  fresh->load_state_dict({{"iterations", saved.at("iterations")}});
+  auto loaded = std::make_shared<lockstep::PowerSgd>(plain);
+  loaded->load_state_dict(saved);
+  const std::vector<at::Tensor> a = Training(job, 2, hooks::power_sgd(fresh)).step();
+  const std::vector<at::Tensor> b = Training(job, 2, hooks::power_sgd(loaded)).step();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(comm::same_bits(a[i], b[i])) << i;
+}
+
 RANKS_TEST(PowerSgd, GradientsOfZerosStayZeros, 1) {
   DistributedDataParallel model(make_net(), job, with_hook(hooks::power_sgd(thin(0))));
   (model(input(0)) * 0).backward();

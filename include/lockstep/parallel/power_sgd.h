@@ -62,8 +62,9 @@ class PowerSgd : public Stateful {
   /// number of ranks.
   /// Collective: yes.  Blocks: yes.
   [[nodiscard]] StateDict gather_state_dict(ProcessGroup& group) const;
-  /// Loads the entries. Entries of other ranks' replicas may be present; they are kept. A non-finite entry is skipped
-  /// with a warning: it would make every later gradient non-finite.
+  /// Loads the entries, which may be on any device: the next step moves them to the gradients' device. Entries of other
+  /// ranks' replicas may be present; they are kept. A non-finite entry is skipped with a warning: it would make every
+  /// later gradient non-finite. A Q of another rank than options.rank is replaced by a random one.
   /// Throws: DataError naming an entry that is missing, or of the wrong kind; in that case nothing is loaded.
   void load_state_dict(const StateDict& state) override;
 
@@ -73,6 +74,7 @@ class PowerSgd : public Stateful {
 
   [[nodiscard]] bool is_compressed(const tensor::FlatSlot& slot) const;
   [[nodiscard]] at::Tensor first_q(const std::string& name, std::int64_t rows, const at::Tensor& like) const;
+  [[nodiscard]] at::Tensor begin_q(const std::string& name, const at::Tensor& matrix);
   void orthogonalize(const at::Tensor& matrix) const;
   void prepare(Step& step);
   [[nodiscard]] HookStage start_p(const std::shared_ptr<Step>& step);

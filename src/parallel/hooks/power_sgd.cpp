@@ -143,6 +143,17 @@ at::Tensor PowerSgd::first_q(const std::string& name, std::int64_t rows, const a
   return at::randn({rows, rank}, make_generator(seed)).to(like.options(), /*non_blocking=*/true);
 }
 
+/// Returns a copy of the last step's Q. Returns a random Q if there is none, or if a loaded one has another rank.
+at::Tensor PowerSgd::begin_q(const std::string& name, const at::Tensor& matrix) {
+  const auto warm = q_.find(name);
+  if (warm == q_.end() || !options_.warm_start) return first_q(name, matrix.size(1), matrix);
+  at::Tensor& kept = warm->second;
+  const std::int64_t rank = std::min({matrix.size(0), matrix.size(1), options_.rank});
+  // The entry itself is replaced, because keep() needs an earlier value of the same shape on the same device.
+  kept = kept.size(1) == rank ? kept.to(matrix.options()) : first_q(name, matrix.size(1), matrix);
+  return kept.clone();
+}
+
 void PowerSgd::orthogonalize(const at::Tensor& matrix) const {
   for (std::int64_t i = 0; i < matrix.size(1); ++i) {
     const at::Tensor column = matrix.select(1, i);
@@ -183,15 +194,16 @@ void PowerSgd::prepare(Step& step) {
       at::Tensor matrix = flat_part(step.bucket->gradient(local), slot).view({rows, columns});
       matrix = matrix.to(wide(matrix.scalar_type()));
       const auto lost = errors_.find({step.bucket->block().begin + local, slot.name});
-      if (lost != errors_.end()) matrix = matrix.add(lost->second.view({rows, columns}), step.loss_scale);
+      if (options_.use_error_feedback && lost != errors_.end()) {
+        lost->second = lost->second.to(matrix.options()).view({rows, columns});  // a loaded one may be on the host
+        matrix = matrix.add(lost->second, step.loss_scale);
+      }
       matrices.push_back(std::move(matrix));
     }
   }
   for (std::size_t i = 0; i < step.compressed.size(); ++i) {
     const std::string& name = step.slot(step.compressed[i]).name;
-    const at::Tensor& matrix = step.matrices_NM.front()[i];
-    const auto warm = q_.find(name);
-    at::Tensor q = warm != q_.end() ? warm->second.clone() : first_q(name, matrix.size(1), matrix);
+    at::Tensor q = begin_q(name, step.matrices_NM.front()[i]);
     orthogonalize(q);
     step.qs_MR.push_back(std::move(q));
   }
