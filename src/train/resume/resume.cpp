@@ -157,6 +157,11 @@ fs::path run_folder_of(const fs::path& step_folder) {
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
 }
 
+bool is_of_run(const fs::path& step_folder, const fs::path& run) {
+  const fs::path own = run_folder_of(step_folder);
+  return !own.empty() && fs::weakly_canonical(own) == fs::weakly_canonical(run);
+}
+
 RunPlace choose_place(const TrainerOptions& options) {
   const auto new_folder = [&] { return make_new_folder(RunFolder::default_path(options.recipe)); };
   if (options.resume == "none") return {options.run_dir.empty() ? new_folder() : options.run_dir, false};
@@ -172,16 +177,18 @@ RunPlace choose_place(const TrainerOptions& options) {
             options.resume),
         "start a new run from its weights: " + option_words("init-from", options.resume));
   }
-  const fs::path own = run_folder_of(resolve_checkpoint(options.resume));
+  const fs::path step_folder = resolve_checkpoint(options.resume);
+  const fs::path own = run_folder_of(step_folder);
   if (options.run_dir.empty()) return {own.empty() ? new_folder() : own, !own.empty()};
-  return {options.run_dir, !own.empty() && fs::weakly_canonical(options.run_dir) == fs::weakly_canonical(own)};
+  return {options.run_dir, is_of_run(step_folder, options.run_dir)};
 }
 
 std::optional<Checkpoint> find_start(const TrainerOptions& options, const RunPlace& place, bool require_finite) {
   if (options.resume == "none") return std::nullopt;
   if (options.resume != "auto") {
     Checkpoint checkpoint = open_finite(options.resume, require_finite);
-    if (place.resume) require_newest(checkpoint, require_finite);
+    // A restarted group, too, may begin at an earlier checkpoint of a different folder.
+    if (is_of_run(checkpoint.path(), place.path)) require_newest(checkpoint, require_finite);
     return checkpoint;
   }
   FileSystem& files = FileSystem::system();

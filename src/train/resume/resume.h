@@ -33,6 +33,9 @@ struct Division {
 /// Returns the run folder that contains a checkpoint; empty if it is not in a run folder.
 [[nodiscard]] std::filesystem::path run_folder_of(const std::filesystem::path& step_folder);
 
+/// Returns true if `step_folder` is a checkpoint of the run in `run`, however the paths are written.
+[[nodiscard]] bool is_of_run(const std::filesystem::path& step_folder, const std::filesystem::path& run);
+
 /// The folder that this run writes to, and whether it may already hold a run.
 struct RunPlace {
   std::filesystem::path path;

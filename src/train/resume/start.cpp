@@ -160,7 +160,7 @@ void name_bests(const RunState& run, const fs::path& folder) {
 /// Copies the checkpoint that the second stage starts from, if the run resumes in a different folder.
 void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const fs::path& folder) {
   const RunState run = run_state_of(checkpoint.state("run"));
-  if (checkpoint.path().parent_path() == folder) return name_bests(run, folder);
+  if (is_of_run(checkpoint.path(), folder.parent_path())) return name_bests(run, folder);
   const std::int64_t step = run.stages.base_step;
   const bool is_past = run.stages.stage == 2 && !config.stages.roll_back;
   if (step == 0 || is_past || !config.has_second_stage()) return;
@@ -238,7 +238,7 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   if (!start.checkpoint) return shared;
   go_on_from(*start.checkpoint, config, options, shared);
   bring_base(*start.checkpoint, config, folder->checkpoints());
-  shared["saved_here"] = start.checkpoint->path().parent_path() == folder->checkpoints();
+  shared["saved_here"] = is_of_run(start.checkpoint->path(), folder->path());
   return shared;
 }
 

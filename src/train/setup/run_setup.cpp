@@ -185,7 +185,7 @@ class RunSetup {
     const std::int64_t now = steps().data().batches_per_epoch();
     const std::int64_t begun = run_.state.begun_replicas;
     if (begun == 0 || !config_.drop_last) return now;
-    const std::int64_t begun_size = config_.batch_size * config_.replicas / begun;
+    const std::int64_t begun_size = std::max<std::int64_t>(1, config_.batch_size * config_.replicas / begun);
     return std::min(now, full_batches(train_set_->size(), begun, begun_size));
   }
 
