@@ -142,6 +142,7 @@ void ReplicaTeam::Impl::end_threads() noexcept {
 }
 
 void ReplicaTeam::Impl::run(const std::function<void(Replica&)>& body) {
+  at::autocast::clear_cache();  // the caller's copies would reach only the first replica of this rank
   if (size() == 1) {
     current = &member(0).replica;
     try {
@@ -287,6 +288,9 @@ void ReplicaTeam::run(const std::function<void(Replica&)>& body) { impl_->run(bo
 int Replica::count() const noexcept { return team_->replicas(); }
 
 void Replica::all_reduce(const at::Tensor& tensor, ReduceOp op) {
+  // Several replicas lose the cached copies of weights when the turn changes. Without this call a single replica and a
+  // replay would keep them, and autograd would add the gradients of a weight used twice in 16 bits instead of 32.
+  at::autocast::clear_cache();
   if (replayed == nullptr) team_->impl_->all_reduce(local_, tensor, op);
   if (replayed == nullptr && recording == nullptr) return;
   const at::Tensor plain = tensor.detach().contiguous();

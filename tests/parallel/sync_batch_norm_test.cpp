@@ -51,6 +51,24 @@ struct NetImpl : torch::nn::Module {
 using Net = NetImpl<nn::BatchNorm2d>;
 using TorchNet = NetImpl<torch::nn::BatchNorm2d>;
 
+/// Uses one convolution twice, with a collective in between.
+struct SharedNet : torch::nn::Module {
+  SharedNet() {
+    register_module("first", first);
+    register_module("shared", shared);
+    register_module("norm1", norm1);
+    register_module("norm2", norm2);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor once = norm1(shared(first(x))).relu();
+    return norm2(shared(once)).pow(3).flatten(1).mean(1);
+  }
+  torch::nn::Conv2d first{torch::nn::Conv2dOptions(1, 6, 3).padding(1)};
+  torch::nn::Conv2d shared{torch::nn::Conv2dOptions(6, 6, 3).padding(1)};
+  nn::BatchNorm2d norm1{6};
+  nn::BatchNorm2d norm2{6};
+};
+
 template <class N = Net>
 std::shared_ptr<N> make_net() {
   seed_all(3);
@@ -63,9 +81,10 @@ at::Tensor input(int replica, int micro_batch, std::int64_t count) {
 }
 
 /// A net whose statistics are synced across a group. Its step() runs one training step on all replicas.
+template <class N = Net>
 struct Model {
   explicit Model(ProcessGroup& group, int replicas = kReplicas)
-      : ddp(make_net(), group, DdpOptions{.replicas = replicas, .first_bucket_bytes = 300, .bucket_bytes = 300}),
+      : ddp(make_net<N>(), group, DdpOptions{.replicas = replicas, .first_bucket_bytes = 300, .bucket_bytes = 300}),
         team(group, {.replicas = replicas, .on_switch = [this](int local) { ddp.enter_replica(local); }}) {
     EXPECT_EQ(sync_batch_norm(ddp, group), 2);
   }
@@ -98,7 +117,7 @@ struct Model {
     }
   }
 
-  DistributedDataParallel<Net> ddp;
+  DistributedDataParallel<N> ddp;
   ReplicaTeam team;
 };
 
@@ -111,10 +130,11 @@ void expect_same_gradients(const Module& a, const Module& b, const std::string& 
   }
 }
 
+template <class N = Net>
 void compare_with_one_rank(Job& job, int batches, Amp amp) {
   const auto local = job.group().split(job.rank());  // only this rank
-  Model here(job.group());
-  Model alone(*local);
+  Model<N> here(job.group());
+  Model<N> alone(*local);
   for (int step = 0; step < 3; ++step) {  // the second step has rebuilt buckets
     here.step(batches, amp);
     alone.step(batches, amp);
@@ -139,6 +159,12 @@ TEST_P(SyncedWorlds, SyncedStepsHaveTheSameBitsAsOnOneRank) {
               compare_with_one_rank(job, 3, Amp::kNone);  // collectives in the backward of an accumulated batch
               compare_with_one_rank(job, 1, Amp::kBf16);
             },
+            {.world = GetParam()});
+}
+
+/// A rank with one replica must not keep the 16-bit copy of the weight across the collective.
+TEST_P(SyncedWorlds, TheGradientsOfAWeightUsedTwiceHaveTheSameBitsAsOnOneRank) {
+  run_ranks(current_test(), [](Job& job) { compare_with_one_rank<SharedNet>(job, 1, Amp::kBf16); },
             {.world = GetParam()});
 }
 INSTANTIATE_TEST_SUITE_P(OneToFour, SyncedWorlds, ::testing::Values(1, 2, 3, 4));
@@ -178,7 +204,7 @@ void compare_with_torch(ReplicaTeam& team, DistributedDataParallel<Net>& ddp, co
 
 RANKS_TEST(SyncBatchNorm, EqualsTorchsOverTheBatchesPutTogether, 2) {
   for (const auto& counts : {std::vector<std::int64_t>{4, 4, 4, 4}, std::vector<std::int64_t>{1, 5, 2, 3}}) {
-    Model model(job.group());
+    Model<> model(job.group());
     compare_with_torch(model.team, model.ddp, counts);
   }
 }
@@ -232,7 +258,7 @@ RANKS_TEST(SyncBatchNorm, EvaluationCommunicatesNothing, 2) {
 }
 
 RANKS_TEST(SyncBatchNorm, AnErrorInOneReplicasBackwardEndsTheOthersAndTheirThreadsGoOn, 1) {
-  Model model(job.group());
+  Model<> model(job.group());
   bool failing = true;
   const auto step = [&] {
     model.team.run([&](Replica& replica) {

@@ -32,7 +32,8 @@ class Replica {
 
   /// Combines `tensor` over all replicas of the run, in place, in tree order, so that the result has the same bits on
   /// any number of ranks. It is meant for counts and statistics inside a forward, and for the sums that their backward
-  /// needs. Gradients do not flow through it.
+  /// needs. Gradients do not flow through it. Autocast's cached copies of weights are dropped, on a rank with one
+  /// replica too: layers after the call cast the weights again.
   ///
   /// Collective: yes, over the replicas; the turn passes to the next replica of this rank.
   /// Blocks: yes.
@@ -85,7 +86,8 @@ class ReplicaTeam {
   [[nodiscard]] ReplicaSpan block() const noexcept;
 
   /// Runs `body` for each replica of this rank, in order; the first one runs on the calling thread. A replica begins
-  /// with the caller's gradient mode, autocast and other thread-local state.
+  /// with the caller's gradient mode, autocast and other thread-local state, but without autocast's cached copies of
+  /// weights.
   ///
   /// Blocks: until all have ended.
   /// Throws: the exception of the first replica that failed; the other replicas end at their next collective.
