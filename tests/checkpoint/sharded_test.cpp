@@ -177,6 +177,20 @@ TEST(Sharded, WhatCannotBeReadIsNotCalledWholeThoughItsHashesAreRight) {
   EXPECT_EQ(load_checkpoint(whole.string()).state("model").size(), 1U);
 }
 
+TEST(StorePeers, ASecondGroupOfObjectsDoesNotReadTheAnswersOfTheFirst) {
+  const auto store = make_local_store();
+  const auto peers_of = [&](int rank) { return store_peers(*store, {.rank = rank, .world_size = 2}); };
+  {
+    const auto first = peers_of(0);
+    EXPECT_EQ(first->broadcast("old"), "old");
+    EXPECT_EQ(peers_of(1)->broadcast(""), "old");
+  }
+  const auto other = peers_of(1);
+  auto heard = std::async(std::launch::async, [&] { return other->broadcast(""); });
+  EXPECT_EQ(peers_of(0)->broadcast("new"), "new");
+  EXPECT_EQ(heard.get(), "new");
+}
+
 TEST(Sharded, SaysWhoseEntryCannotBeSaved) {
   const auto store = make_local_store();
   const test::TempDir run;

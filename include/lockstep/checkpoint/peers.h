@@ -38,15 +38,16 @@ class CheckpointPeers {
 
 /// The members of a group of peers, and their keys in the store.
 struct PeersOptions {
-  std::string prefix =
-      "lockstep/checkpoint/";  ///< prefix of the keys; it must be unique among objects alive at the same time
-  int rank = 0;                ///< this process's rank
-  int world_size = 1;          ///< the number of processes
-  std::chrono::milliseconds timeout{600'000};  ///< limit for every gather() and broadcast()
+  std::string prefix = "lockstep/checkpoint/";  ///< prefix of the group's keys; no other group of the job may have it
+  int rank = 0;                                 ///< this process's rank
+  int world_size = 1;                           ///< the number of processes
+  std::chrono::milliseconds timeout{600'000};   ///< limit for every gather() and broadcast()
 };
 
-/// Creates CheckpointPeers that use a store. Each key is removed once it has been read. Lifetime: the store outlives
-/// the result.
+/// Creates CheckpointPeers that use a store. With the same prefix, every rank of the group creates the same number of
+/// objects in the same order: the first objects of all ranks belong together, then the second ones, and so on. Each
+/// key is removed once it has been read, except for a few short ones per object.
+/// Blocks: for a round trip to the store. Lifetime: the store outlives the result. Throws: PeerError, TimeoutError.
 [[nodiscard]] std::unique_ptr<CheckpointPeers> store_peers(Store& store, const PeersOptions& options);
 
 }  // namespace lockstep

@@ -22,7 +22,11 @@ class NoPeers final : public CheckpointPeers {
 
 class StorePeers final : public CheckpointPeers {
  public:
-  StorePeers(Store& store, const PeersOptions& options) : store_(store), options_(options) {}
+  StorePeers(Store& store, const PeersOptions& options) : store_(store), options_(options) {
+    // The last messages of an earlier object are still in the store, so each object has keys of its own.
+    const std::int64_t number = store_.add(fmt::format("{}objects/{}", options_.prefix, options_.rank), 1);
+    options_.prefix += fmt::format("{}/", number);
+  }
 
   [[nodiscard]] int rank() const override { return options_.rank; }
   [[nodiscard]] int world_size() const override { return options_.world_size; }

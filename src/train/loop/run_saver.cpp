@@ -2,7 +2,6 @@
 #include "train/loop/run_saver.h"
 
 #include <ATen/ops/full.h>
-#include <fmt/format.h>
 
 #include <chrono>
 #include <future>
@@ -27,12 +26,10 @@ namespace {
 // group notices and the save is abandoned (CheckpointPeers::abandon).
 constexpr auto kAsLongAsItTakes = std::chrono::milliseconds::max();
 
-/// Numbers a process's savers the same way on all ranks, so that each sharded save has its own keys in the store.
+/// The prefix is not the default one, so that the program's own objects of store_peers() do not count.
 std::unique_ptr<CheckpointPeers> peers_of(const Job& job, bool sharded) {
-  static std::int64_t savers = 0;
-  ++savers;
   if (!sharded) return no_peers();
-  return store_peers(job.store(), {.prefix = fmt::format("lockstep/checkpoint/{}/", savers),
+  return store_peers(job.store(), {.prefix = "lockstep/checkpoint/trainer/",
                                    .rank = job.rank(),
                                    .world_size = job.world_size(),
                                    .timeout = kAsLongAsItTakes});
