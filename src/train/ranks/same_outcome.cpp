@@ -8,6 +8,7 @@
 #include <exception>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/base/failure_record.h"
 #include "lockstep/store/store.h"
 
@@ -27,6 +28,19 @@ void do_and_report(Store& store, const std::string& key, const std::function<voi
   store.set(key, kSuccess);
 }
 
+/// Removes a key that every rank but rank 0 reads. The last of these ranks removes it.
+void forget(const Job& job, const std::string& key) {
+  Store& store = job.store();
+  const std::string readers = key + "/read";
+  try {
+    if (store.add(readers, 1) < job.world_size() - 1) return;
+    store.remove(key);
+    store.remove(readers);
+  } catch (const PeerError&) {
+    // The store ended with rank 0 after its work. A later operation that needs the store reports it.
+  }
+}
+
 }  // namespace
 
 void do_on_main(const Job& job, const std::function<void()>& work) {
@@ -35,7 +49,7 @@ void do_on_main(const Job& job, const std::function<void()>& work) {
   const std::string key = fmt::format("lockstep/outcome/{}", ++calls);
   if (job.is_main()) return do_and_report(job.store(), key, work);
   const std::string outcome = job.store().get(key, kLongest);
-  if (outcome == kSuccess) return;
+  if (outcome == kSuccess) return forget(job, key);
   const auto failure = parse_failure(outcome);
   if (!failure) throw InternalError("rank 0's report on its work cannot be read: " + outcome);
   rethrow(*failure);
