@@ -17,6 +17,7 @@
 #include "train/ranks/share_state.h"
 #include "train/ranks/shared_folder.h"
 #include "train/report/save_counter.h"
+#include "train/resume/origin.h"
 #include "train/resume/resume.h"
 #include "train/resume/stage_base.h"
 #include "train/settings/configuration.h"
@@ -37,13 +38,20 @@ void compare(const Checkpoint& checkpoint, const TrainConfig& config, const std:
   warn_of_another_platform(checkpoint);
 }
 
-/// A restarted group resumes from the checkpoints of the previous group, if there are any.
+/// A restarted group resumes from the checkpoints of the previous group, if there are any. A run that started from a
+/// different run's checkpoint, and was killed before it saved its own, starts from there again.
 RunPlace place_of(const Job& job, TrainerOptions& options) {
   const bool again = job.rank_info().restart_count > 0 && !options.run_dir.empty();
   const bool saved = again && has_step_folders(FileSystem::system(), options.run_dir / "checkpoints");
   if (again && (saved || options.resume == "none")) options.resume = "auto";
+  const auto origin = options.resume == "auto" ? unsaved_origin(options.run_dir) : std::nullopt;
+  if (origin) {
+    log::note("{} has no checkpoint after the start of its run yet: it starts again from {}", options.run_dir.string(),
+              origin->string());
+    options.resume = origin->string();
+  }
   RunPlace place = choose_place(options);
-  place.resume = place.resume || again;
+  place.resume = place.resume || again || origin.has_value();
   return place;
 }
 
@@ -233,10 +241,12 @@ StateDict find_out(const Job& job, TrainConfig& config, TrainerOptions& options,
   shared["batch_size"] = config.batch_size.is_auto() ? 0 : config.batch_size.value();
   shared["run_dir"] = folder->path().string();
   shared["skips_more"] = !config.data.skip_samples.empty();
-  const SkippedSamples in_folder = place.resume ? skipped_in(place.path) : SkippedSamples();
-  shared[kSkipped] = skipped_text(start.checkpoint ? skipped_by(*start.checkpoint) : in_folder, config);
+  SkippedSamples skipped = place.resume ? skipped_in(place.path) : SkippedSamples();
+  if (start.checkpoint) skipped.add(skipped_by(*start.checkpoint));
+  shared[kSkipped] = skipped_text(skipped, config);
+  if (start.checkpoint) go_on_from(*start.checkpoint, config, options, shared);
+  keep_origin(*folder, start.checkpoint);
   if (!start.checkpoint) return shared;
-  go_on_from(*start.checkpoint, config, options, shared);
   bring_base(*start.checkpoint, config, folder->checkpoints());
   shared["saved_here"] = is_of_run(start.checkpoint->path(), folder->path());
   return shared;
