@@ -60,7 +60,8 @@ class RunFolder {
 
   /// Prepares log.jsonl for a run that resumes from `step`. It removes the events of later steps
   /// (view::keep_log_up_to()), so that each step occurs once. It also removes, with a note, lines that are not a JSON
-  /// object: a killed run leaves one at the end. Throws: IoError, with an unchanged log.
+  /// object: a killed run leaves one at the end. The log is read in pieces, so it may be larger than memory.
+  /// Throws: IoError, with an unchanged log.
   void drop_log_after(std::int64_t step);
 
   /// Returns "runs/captcha-20261121-093000".

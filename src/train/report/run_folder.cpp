@@ -25,6 +25,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/base/wait_notice.h"
 #include "lockstep/view/run_log.h"
+#include "train/report/log_cut.h"
 
 namespace lockstep {
 namespace {
@@ -41,6 +42,10 @@ std::string remedy_for(const std::string& remedy) {
 [[noreturn]] void fail(std::string_view verb, const fs::path& path, int code) {
   throw IoError(fmt::format("cannot {} {}: {}", verb, path.string(), error_words(code)),
                 remedy_for(write_remedy(code)));
+}
+
+[[noreturn]] void refuse_unwritten(const fs::path& path, const IoError& error) {
+  throw IoError(fmt::format("{} was not written: {}", path.string(), error.message()), remedy_for(error.hint()));
 }
 
 UniqueFd open_file(const fs::path& path, int flags) {
@@ -108,7 +113,6 @@ std::string own_name() {
 constexpr std::chrono::milliseconds kPatience{3'000};
 
 constexpr std::uint64_t kMostLockBytes = 4096;
-constexpr std::uint64_t kMostLogBytes = std::uint64_t{4} << 30U;
 
 // Returns " (pid 4711 on host)"; empty if the holder has not written that.
 std::string holder_of(const fs::path& path) {
@@ -241,8 +245,7 @@ void RunFolder::write(const std::string& name, std::string_view content) {
   try {
     write_file_atomically(FileSystem::system(), path_ / name, content);
   } catch (const IoError& error) {
-    throw IoError(fmt::format("{} was not written: {}", (path_ / name).string(), error.message()),
-                  remedy_for(error.hint()));
+    refuse_unwritten(path_ / name, error);
   }
 }
 
@@ -252,14 +255,18 @@ void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entr
 }
 
 void RunFolder::drop_log_after(std::int64_t step) {
-  const std::string before = FileSystem::system().read(path_ / view::kRunLog, kMostLogBytes);
-  const view::KeptLog kept = view::keep_log_up_to(before, step);
-  if (kept.text == before) return;
-  if (kept.damaged > 0) {
-    log::note("{}: {} {} dropped as incomplete JSON, because a process was killed while writing",
-              (path_ / view::kRunLog).string(), kept.damaged, kept.damaged == 1 ? "line is" : "lines are");
+  const fs::path path = path_ / view::kRunLog;
+  train::LogCut cut;
+  try {
+    cut = train::cut_log(FileSystem::system(), path, step);
+  } catch (const IoError& error) {
+    refuse_unwritten(path, error);
   }
-  write(view::kRunLog, kept.text);
+  if (!cut.replaced) return;
+  if (cut.damaged > 0) {
+    log::note("{}: {} {} dropped as incomplete JSON, because a process was killed while writing", path.string(),
+              cut.damaged, cut.damaged == 1 ? "line is" : "lines are");
+  }
   open_log();  // the old descriptor belongs to the file that was replaced
 }
 
