@@ -17,20 +17,19 @@
 namespace lockstep {
 namespace {
 
-/// Consecutive samples of a set, in order.
-class RangeSampler final : public Sampler {
+/// The first samples of a set, in order.
+class FirstSamples final : public Sampler {
  public:
-  RangeSampler(std::int64_t begin, std::int64_t end) : begin_(begin), end_(end) {}
+  explicit FirstSamples(std::int64_t count) : count_(count) {}
   [[nodiscard]] std::vector<std::int64_t> indices(std::int64_t /*epoch*/) const override {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(end_ - begin_));
-    std::iota(all.begin(), all.end(), begin_);
+    std::vector<std::int64_t> all(static_cast<std::size_t>(count_));
+    std::iota(all.begin(), all.end(), 0);
     return all;
   }
-  [[nodiscard]] std::int64_t size() const noexcept override { return end_ - begin_; }
+  [[nodiscard]] std::int64_t size() const noexcept override { return count_; }
 
  private:
-  std::int64_t begin_;
-  std::int64_t end_;
+  std::int64_t count_;
 };
 
 void check(const DataLoaderOptions& options) {
@@ -67,15 +66,14 @@ std::vector<at::Tensor> rows_of(const DatasetHandle& dataset, DataLoaderOptions 
   const std::shared_ptr<Dataset>& set = dataset.get();
   const std::int64_t size = set->size();
   const std::int64_t batch_size = options.batch_size;
-  const std::int64_t begin = std::min(size, block.begin * batch_size);
   const std::int64_t end = std::min(size, block.end * batch_size);
-  if (begin == end) return rows;
-  options.sampler = std::make_shared<RangeSampler>(begin, end);
+  if (block.begin * batch_size >= end) return rows;
+  options.sampler = std::make_shared<FirstSamples>(end);
   options.remainder = Remainder::kKeep;
   DataLoader loader(set, std::move(options));
-  for (const Batch& batch : loader.epoch(0)) {
-    const std::int64_t number = batch.indices.front() / batch_size;
-    rows[static_cast<std::size_t>(number - block.begin)] = row_of(count, batch);
+  // The batches keep the numbers that they have in one process: a collate function draws random numbers by them.
+  for (const Batch& batch : loader.epoch(0, block.begin)) {
+    rows[static_cast<std::size_t>(batch.step - block.begin)] = row_of(count, batch);
   }
   // The host waits for a GPU only here.
   for (at::Tensor& row : rows) row = row.defined() ? row.cpu() : row;
