@@ -479,6 +479,17 @@ TEST(Restart, AFullOrReadOnlyDiskVetoes) {
   EXPECT_TRUE(decide_restart(other).restart);
 }
 
+TEST(Restart, ALostRunFolderAndARescueVeto) {
+  RestartFacts facts{
+      .error_type = "IoError",
+      .error_text = "IoError: the run folder /r was removed while the run was training in it: its files are lost",
+      .max_restarts = 3};
+  EXPECT_FALSE(decide_restart(facts).restart);
+  EXPECT_EQ(decide_restart(facts).reason, "the run folder is lost");
+  facts.error_text = "IoError: cannot write /r/x: Input/output error\n  saved         /d/checkpoints/step-7 (step 7)";
+  EXPECT_FALSE(decide_restart(facts).restart) << "a restart would not use what was saved";
+}
+
 TEST(Restart, OtherErrorsAndForeignProgramsRestart) {
   for (const char* type :
        {"", "IoError", "PeerError", "TimeoutError", "ResourceError", "ProgramError", "SIGSEGV", "KeyError"}) {

@@ -9,9 +9,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/inspect.h"
+#include "lockstep/launch/restart.h"
 #include "noisy_task.h"
 #include "support/alone.h"
 #include "support/fault_of.h"
@@ -166,6 +169,29 @@ TEST(Stop, AtAnyMomentLeavesACheckpointFromWhichTheRunGoesOnToTheSameDigest) {
   }
 }
 
+/// The lines of epochs in a run's log, up to their speed.
+std::vector<std::string> epochs_of(const fs::path& run) {
+  std::ifstream log(run / "log.jsonl");
+  std::vector<std::string> found;
+  for (std::string line; std::getline(log, line);) {
+    if (line.find("\"event\": \"epoch\"") == std::string::npos) continue;
+    found.push_back(line.substr(0, line.find("\"images_per_s\"")));
+  }
+  return found;
+}
+
+TEST(Stop, AtTheEndOfAnEpochLeavesItsLearningRateToTheNextProcess) {
+  const TempDir folder;
+  train(alone(), folder / "whole");
+  const TrainResult stopped = train(alone(), folder / "run", kicked({.number = 9}, 0));
+  ASSERT_EQ(stopped.steps, 3) << "the last step of the first epoch, which is not evaluated yet";
+  train(alone(), folder / "run", {.resume = "auto"});
+  const std::vector<std::string> epochs = epochs_of(folder / "run");
+  EXPECT_EQ(epochs, epochs_of(folder / "whole"));
+  ASSERT_FALSE(epochs.empty());
+  EXPECT_THAT(epochs.front(), HasSubstr("\"lr\": "));
+}
+
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
 
 TEST(Stop, AllRanksLeaveAtOneStepWhicheverWasAsked) {
@@ -318,6 +344,11 @@ std::string error_of(const Job& job, const Harmed& run) {
   }
 }
 
+/// Returns true if the launcher does not restart a job that fails with this error.
+bool ends_the_job(const std::string& error) {
+  return !decide_restart({.error_type = "IoError", .error_text = error, .max_restarts = 3}).restart;
+}
+
 /// Removes the run in one go, because a save may be in progress.
 void remove_run(const fs::path& run) {
   const fs::path aside = run.string() + "-removed";
@@ -331,6 +362,7 @@ TEST(LostRunFolder, ThatIsRemovedEndsTheRunAndSaysSo) {
   const std::string error = error_of(alone(), {.run_dir = run, .harm = [&] { remove_run(run); }});
   EXPECT_THAT(error, HasSubstr("run was removed while the run was training in it"));
   EXPECT_THAT(error, HasSubstr("TrainerOptions::rescue"));
+  EXPECT_TRUE(ends_the_job(error));
 }
 
 TEST(LostRunFolder, ThatIsAnotherOneNowIsNoticedToo) {
@@ -341,6 +373,7 @@ TEST(LostRunFolder, ThatIsAnotherOneNowIsNoticedToo) {
                                                  fs::create_directories(run / "checkpoints");
                                                }});
   EXPECT_THAT(error, HasSubstr("was replaced"));
+  EXPECT_TRUE(ends_the_job(error));
 }
 
 TEST(LostRunFolder, WithARescueTheRunIsSavedThereAndResumesToTheSameDigest) {
@@ -364,6 +397,7 @@ TEST(LostRunFolder, ASaveThatFailsIsMadeInTheRescue) {
                                                  std::ofstream(run / "checkpoints") << "a file";
                                                }});
   EXPECT_THAT(error, HasSubstr("rescue/checkpoints/step-0000000"));
+  EXPECT_TRUE(ends_the_job(error)) << "a restart would not use what was saved";
 }
 
 TEST(LostRunFolder, AllRanksLeaveWithTheSameErrorAndOneCheckpoint) {

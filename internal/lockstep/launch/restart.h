@@ -25,7 +25,8 @@ struct RestartDecision {
 };
 
 /// Decides whether a failure restarts the job. Usage, data and internal errors never do, nor does a full or read-only
-/// disk; every other failure does while restarts remain. The exit code of a program without Lockstep does not matter.
+/// disk, a lost run folder or a run that was saved in its rescue folder; every other failure does while restarts
+/// remain. The exit code of a program without Lockstep does not matter.
 [[nodiscard]] RestartDecision decide_restart(const RestartFacts& facts);
 
 }  // namespace lockstep
