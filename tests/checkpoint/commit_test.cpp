@@ -425,6 +425,23 @@ TEST(Commit, LeavesNothingBehindWhenAnEntryCannotBeSaved) {
   EXPECT_THAT(good().list(run / "checkpoints"), IsEmpty());
 }
 
+TEST(Commit, RefusesAStringThatALoadWouldNotRead) {
+  const test::TempDir run;
+  std::string text((16U << 20U) - 2, 'a');  // 16 MiB with its quotes
+  const fs::path step = commit_checkpoint(good(), run / "checkpoints", {.step = 1}, {{"own", {{"text", text}}}});
+  EXPECT_EQ(verify_checkpoint(good(), step).problem(), "");
+  text += 'a';
+  try {
+    commit_checkpoint(good(), run / "checkpoints", {.step = 2}, {{"own", {{"text", text}}}});
+    FAIL() << "the checkpoint could not be read";
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.message(),
+              "cannot save 'text': it holds a plain value of 16777217 bytes; the limit is 16777216, and larger data "
+              "belong in a tensor");
+  }
+  EXPECT_THAT(good().list(run / "checkpoints"), ElementsAre("step-00000001"));
+}
+
 TEST(Prune, KeepsTheNewestAndWhatANameNames) {
   const test::TempDir run;
   const fs::path folder = run / "checkpoints";

@@ -12,7 +12,7 @@
 namespace lockstep::checkpoint {
 namespace {
 
-constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // limit for a plain value; larger data belong in a tensor
+constexpr std::size_t kMaxScalarBytes = 16U << 20U;  // limit for the JSON text of a plain value
 
 std::string double_to_json(double value) {
   if (std::isnan(value)) return R"({"float":"nan"})";
@@ -20,6 +20,11 @@ std::string double_to_json(double value) {
   std::string text = fmt::format("{}", value);  // the shortest text that reads back as the same bits
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
+}
+
+std::string too_long(std::size_t bytes) {
+  return fmt::format("a plain value of {} bytes; the limit is {}, and larger data belong in a tensor", bytes,
+                     kMaxScalarBytes);
 }
 
 Result<Scalar> non_finite(const nlohmann::json& object) {
@@ -44,11 +49,13 @@ Result<std::string> scalar_to_json(const Scalar& value) {
   if (const auto* integer = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *integer);
   if (const auto* real = std::get_if<double>(&value)) return double_to_json(*real);
   if (const auto* flag = std::get_if<bool>(&value)) return std::string(*flag ? "true" : "false");
-  return quote_json(std::get<std::string>(value));
+  auto text = quote_json(std::get<std::string>(value));
+  if (text && text->size() > kMaxScalarBytes) return Failure{too_long(text->size())};
+  return text;
 }
 
 Result<Scalar> scalar_from_json(std::string_view json) {
-  if (json.size() > kMaxScalarBytes) return Failure{fmt::format("a plain value of {} bytes", json.size())};
+  if (json.size() > kMaxScalarBytes) return Failure{too_long(json.size())};
   nlohmann::json value;
   try {
     value = parse_json(json, {.bytes = kMaxScalarBytes, .depth = 4});

@@ -15,10 +15,11 @@ namespace lockstep::checkpoint {
 using Scalar = std::variant<std::int64_t, double, bool, std::string>;
 
 /// Returns `12`, `0.5`, `1.0`, `true` or `"text"`. Numbers that JSON lacks become `{"float":"nan"}`, with "nan", "inf"
-/// or "-inf". Fails if a string is not UTF-8.
+/// or "-inf". Fails if a string is not UTF-8, or if its text is longer than 16 MiB, which scalar_from_json() does not
+/// read.
 [[nodiscard]] Result<std::string> scalar_to_json(const Scalar& value);
 
-/// Parses the output of scalar_to_json(), with any whitespace. Fails for any other text.
+/// Parses the output of scalar_to_json(), with any whitespace. Fails for any other text, and above 16 MiB.
 [[nodiscard]] Result<Scalar> scalar_from_json(std::string_view json);
 
 /// Returns `text` as a JSON string with its quotes. Fails if it is not UTF-8.
