@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/plan/run_state.h"
 
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -23,13 +23,21 @@ std::string only_own_runs() {
                      option_words("init-from"));
 }
 
+namespace {
+
+[[noreturn]] void refuse_entry(const std::string& name) {
+  throw DataError(fmt::format("the checkpoint's state 'run' has no valid entry '{}'", name), only_own_runs());
+}
+
+}  // namespace
+
 template <class T>
 T entry(const StateDict& state, const std::string& name) {
   const auto found = state.find(name);
   if (found != state.end()) {
     if (const auto* value = std::get_if<T>(&found->second)) return *value;
   }
-  throw DataError(fmt::format("the checkpoint's state 'run' has no valid entry '{}'", name), only_own_runs());
+  refuse_entry(name);
 }
 
 template std::int64_t entry(const StateDict&, const std::string&);
@@ -39,6 +47,7 @@ template std::string entry(const StateDict&, const std::string&);
 
 namespace {
 
+constexpr const char* kBadSamples = "bad_samples";
 constexpr std::int64_t kMostCount = 1'000'000'000'000'000;
 
 /// Parses "5,20". Anything else is ignored, since the indices are only counted.
@@ -52,6 +61,26 @@ std::set<std::int64_t> indices_of(const std::string& text) {
     at = std::find(read.ptr, end, ',');
   }
   return indices;
+}
+
+/// Returns the indices as a tensor, because a string's length is limited.
+at::Tensor tensor_of(const std::set<std::int64_t>& indices) {
+  at::Tensor tensor = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
+  std::copy(indices.begin(), indices.end(), tensor.data_ptr<std::int64_t>());
+  return tensor;
+}
+
+std::set<std::int64_t> bad_samples_of(const StateDict& state) {
+  const auto found = state.find(kBadSamples);
+  if (found == state.end()) return {};
+  if (const auto* text = std::get_if<std::string>(&found->second)) return indices_of(*text);  // of an older version
+  const auto* tensor = std::get_if<at::Tensor>(&found->second);
+  if (tensor == nullptr || !tensor->defined() || !tensor->device().is_cpu() || tensor->scalar_type() != at::kLong) {
+    refuse_entry(kBadSamples);
+  }
+  const at::Tensor flat = tensor->contiguous();
+  const auto* const first = flat.data_ptr<std::int64_t>();
+  return {first, first + flat.numel()};
 }
 
 }  // namespace
@@ -72,7 +101,7 @@ StateDict to_state(const RunState& run) {
     state["skipped"] = run.skipped;
     state["epoch_skipped"] = run.epoch_skipped;
   }
-  if (!run.bad_samples.empty()) state["bad_samples"] = fmt::format("{}", fmt::join(run.bad_samples, ","));
+  if (!run.bad_samples.empty()) state[kBadSamples] = tensor_of(run.bad_samples);
   if (run.best) {
     state["best.metric"] = run.best->name;
     state["best.value"] = run.best->value;
@@ -102,7 +131,7 @@ RunState run_state_of(const StateDict& state) {
     run.skipped = count_entry(state, "skipped");
     run.epoch_skipped = count_entry(state, "epoch_skipped");
   }
-  if (state.count("bad_samples") != 0) run.bad_samples = indices_of(entry<std::string>(state, "bad_samples"));
+  run.bad_samples = bad_samples_of(state);
   if (state.count("best.metric") != 0) {
     run.best = Metric{.name = entry<std::string>(state, "best.metric"),
                       .value = entry<double>(state, "best.value"),
