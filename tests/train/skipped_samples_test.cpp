@@ -245,6 +245,21 @@ TEST(SkippingRuns, GoOnElsewhereWithWhatTheCheckpointLeavesOut) {
   EXPECT_EQ(test::digest_of(folder / "other"), test::digest_of(folder / "half"));
 }
 
+/// A checkpoint's settings may have 100,000 values.
+TEST(SkippingRuns, OfMoreSamplesThanSettingsCanHoldBeginNothing) {
+  const TempDir folder;
+  constexpr int kMost = 100'000;
+  std::string names;
+  for (int index = 0; index < kMost; ++index) names += fmt::format("sample {}\n", index);
+  NoisyRun run{.task = test::NoisyTask(kMost + 100)};
+  run.config.data.skip_samples = file_in(folder, names);
+  EXPECT_THAT(test::fault_of<UsageError>([&] { test::train(testing::alone(), folder / "run", run); }),
+              AllOf(HasSubstr("with 100000 skipped samples, could not be read back: "), HasSubstr("100000 values"),
+                    HasSubstr("skip fewer samples")));
+  EXPECT_FALSE(FileSystem::system().exists(folder / "run/config.yml"));
+  EXPECT_FALSE(FileSystem::system().exists(folder / "run/checkpoints"));
+}
+
 TEST(SkippingRuns, NeedSamplesThatAreLeft) {
   const TempDir folder;
   NoisyRun run;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/config.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
 #include "lockstep/base/file_system.h"
@@ -33,6 +34,7 @@
 #include "train/ranks/same_outcome.h"
 #include "train/resume/init_from.h"
 #include "train/resume/resume.h"
+#include "train/resume/stage_base.h"
 #include "train/resume/start.h"
 #include "train/settings/configuration.h"
 #include "train/settings/precision.h"
@@ -106,6 +108,14 @@ fs::path lasting_path(const fs::path& weights) {
   return fs::canonical(resolve_checkpoint(name));
 }
 
+/// Throws: UsageError if the run's settings, which list `skipped` samples, are too large to be read from a checkpoint.
+void require_readable(const std::string& settings, std::int64_t skipped) {
+  const std::string why = yaml_problem(settings);
+  if (why.empty()) return;
+  throw UsageError(fmt::format("the run's settings, with {} skipped samples, could not be read back: {}", skipped, why),
+                   skipped == 0 ? "shorten the settings" : "skip fewer samples, or remove them from data.train");
+}
+
 class RunSetup {
  public:
   RunSetup(const RunInputs& given, ReadyRun& run)
@@ -122,6 +132,7 @@ class RunSetup {
     keep_first_weights();
     open_saver();
     require_metrics(job_, task_, config_, test_set_, steps().model().module().net());
+    bring_best();
     run_.banner = banner();
   }
 
@@ -164,6 +175,7 @@ class RunSetup {
     config_.data.skip_samples.clear();  // the settings now list these samples
     start_.settings = settings_text(options_.recipe, config_);
     const std::int64_t skipped = SkippedSamples(config_.data.skipped_samples).size();
+    require_readable(start_.settings, skipped);
     if (skipped > 0 && job_.is_main()) log::note("{} left out", counted(skipped, "sample", "samples"));
   }
 
@@ -250,6 +262,15 @@ class RunSetup {
     if (start_.saved_here) {
       run_.saver->start_at(run_.state.step, start_.checkpoint ? start_.checkpoint->path() : "");
     }
+  }
+
+  /// Copies the best checkpoint so far, if the run resumes in a different folder. It comes last: from then on, the
+  /// folder holds a run. Collective: yes.
+  void bring_best() {
+    do_on_main(job_, [&] {
+      const bool is_elsewhere = start_.resumed && !start_.saved_here;
+      if (is_elsewhere) copy_best(FileSystem::system(), *start_.checkpoint, run_.folder->checkpoints());
+    });
   }
 
   [[nodiscard]] view::BannerInfo banner() {
