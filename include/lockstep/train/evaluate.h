@@ -33,6 +33,9 @@ struct EvaluateOptions {
   /// Number of parts into which the samples are divided; 0: the world size. If counts are not whole numbers, the last
   /// bits of the result depend only on this number.
   int replicas = 0;
+  /// Seed of the random numbers that the network draws, if it draws any in evaluation mode. Each batch of each part has
+  /// its own numbers, which do not depend on the number of ranks. Another seed gives other numbers.
+  std::uint64_t seed = 0;
   /// A function that computes Task::network_function() in place of the model, without amp (Task::run_exported); empty:
   /// the model computes it.
   nn::TensorFunction network = nullptr;
@@ -50,7 +53,8 @@ struct Evaluation {
   std::vector<Metric> metrics;   ///< the task's metrics
 };
 
-/// Runs `model` in evaluation mode over `dataset`, then restores the model's mode.
+/// Runs `model` in evaluation mode over `dataset`, then restores the model's mode and the default random generators of
+/// the CPU and of the job's device.
 /// Collective: yes. Blocks: yes. Throws: the data set's errors; DataError if the set is empty.
 [[nodiscard]] Evaluation evaluate(const Job& job, Task& task, torch::nn::Module& model,
                                   const std::shared_ptr<Dataset>& dataset, const EvaluateOptions& options);

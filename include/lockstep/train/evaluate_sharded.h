@@ -41,6 +41,10 @@ struct ShardedEvaluation {
 /// summed in a tree over the batches, so the result's bits depend on the batch size and not on the number of ranks. The
 /// mode of each module of `model` is then restored.
 ///
+/// Before each batch, the default random generators are seeded by `options.seed` and the batch's number, so a network
+/// that draws in evaluation mode (dropout that stays on) draws the same on any number of ranks; another seed gives
+/// other numbers. At the end, the generators of the CPU and of the job's device are as before.
+///
 /// `options` are the options of the loader that reads the set. They may not change the order or the selection of the
 /// samples: no shuffle, sampler, batch_sampler, shard, drop_last or elastic.
 /// Collective: yes. Blocks: yes. `count` may not communicate. The buffers of `model` must be equal on all ranks; if you

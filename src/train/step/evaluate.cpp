@@ -28,14 +28,15 @@ class Counter {
         model_(model),
         options_(options),
         replicas_(options.replicas == 0 ? job.world_size() : options.replicas),
-        block_(replicas_of_rank(job.rank(), job.world_size(), replicas_)) {}
+        block_(replicas_of_rank(job.rank(), job.world_size(), replicas_)),
+        seeds_(job.device(), options.seed) {}
 
   at::Tensor count(const std::shared_ptr<Dataset>& dataset) {
     open(dataset);
     std::vector<at::Tensor> counts;
-    for (DataLoader& loader : loaders_) {
+    for (int replica = block_.begin; replica < block_.end; ++replica) {
       at::Tensor sum;  // on the device, so that the host waits only at the end
-      each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
+      each_batch(replica, [&](const Outputs& outputs, const Batch& batch) {
         const at::Tensor more =
             fault::in_section(kMetrics, [&] { return task_.count(outputs.begin()->second, batch); });
         sum = sum.defined() ? sum + more : more;
@@ -47,8 +48,8 @@ class Counter {
 
   std::vector<Metric> fill(const std::shared_ptr<Dataset>& dataset, Tally& tally) {
     open(dataset);
-    for (DataLoader& loader : loaders_) {
-      each_batch(loader, [&](const Outputs& outputs, const Batch& batch) {
+    for (int replica = block_.begin; replica < block_.end; ++replica) {
+      each_batch(replica, [&](const Outputs& outputs, const Batch& batch) {
         fault::in_section(kMetrics, [&] { tally.add(outputs, batch); });
       });
     }
@@ -97,8 +98,10 @@ class Counter {
   }
 
   template <class Take>
-  void each_batch(DataLoader& loader, const Take& take) {
+  void each_batch(int replica, const Take& take) {
+    DataLoader& loader = loaders_[static_cast<std::size_t>(replica - block_.begin)];
     for (Batch& batch : loader.epoch(0)) {
+      seeds_.begin(replica, batch.step);
       prepare_batch(batch, job_.device(), options_.channels_last);
       take(run(batch), batch);
       done_ += batch.size;
@@ -112,6 +115,7 @@ class Counter {
   const EvaluateOptions& options_;
   int replicas_;
   ReplicaSpan block_;
+  train::BatchSeeds seeds_;
   std::vector<DataLoader> loaders_;
   std::int64_t done_ = 0;
   std::int64_t total_ = 0;

@@ -61,7 +61,7 @@ at::Tensor row_of(const CountBatch& count, const Batch& batch) {
 
 /// Returns the rows of this rank's batches, in order. The row of a batch whose samples were all skipped is undefined.
 std::vector<at::Tensor> rows_of(const DatasetHandle& dataset, DataLoaderOptions options, ReplicaSpan block,
-                                const CountBatch& count) {
+                                const CountBatch& count, const train::BatchSeeds& seeds) {
   std::vector<at::Tensor> rows(static_cast<std::size_t>(block.size()));
   const std::shared_ptr<Dataset>& set = dataset.get();
   const std::int64_t size = set->size();
@@ -73,6 +73,7 @@ std::vector<at::Tensor> rows_of(const DatasetHandle& dataset, DataLoaderOptions 
   DataLoader loader(set, std::move(options));
   // The batches keep the numbers that they have in one process: a collate function draws random numbers by them.
   for (const Batch& batch : loader.epoch(0, block.begin)) {
+    seeds.begin(0, batch.step);
     rows[static_cast<std::size_t>(batch.step - block.begin)] = row_of(count, batch);
   }
   // The host waits for a GPU only here.
@@ -95,12 +96,13 @@ ShardedEvaluation evaluate_sharded(const Job& job, torch::nn::Module& model, con
   const trace::Span span({.name = "evaluate"});
   const train::EvalMode mode(model);
   const NoGrad no_grad;
+  const train::BatchSeeds seeds(job.device(), options.seed);
   const std::shared_ptr<Dataset>& set = dataset.get();
   const std::int64_t batches = (set->size() + options.batch_size - 1) / options.batch_size;
   // Empty parts after the last batch do not change the summation order (comm/replicas.h).
   const int parts = static_cast<int>(std::max<std::int64_t>(batches, job.world_size()));
   const ReplicaSpan block = replicas_of_rank(job.rank(), job.world_size(), parts);
-  const at::Tensor sums = train::sum_over_parts(job.group(), rows_of(set, options, block, count), block, parts);
+  const at::Tensor sums = train::sum_over_parts(job.group(), rows_of(set, options, block, count, seeds), block, parts);
   const auto* numbers = sums.data_ptr<double>();
   const std::int64_t counted = sums.numel() - 1;
   return {.sums = {numbers, numbers + counted}, .samples = static_cast<std::int64_t>(numbers[counted])};

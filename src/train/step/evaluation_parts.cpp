@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step/evaluation_parts.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/tree_sum.h"
+#include "lockstep/tensor/random.h"
 
 namespace lockstep::train {
+namespace {
+
+constexpr std::uint64_t kStream = 0x6576616c75617465;  // separates the numbers of evaluations from those of training
+
+}  // namespace
 
 EvalMode::EvalMode(torch::nn::Module& model) : model_(model), was_training_(model.is_training()) {
   for (const auto& module : model_.modules(/*include_self=*/false)) others_.emplace_back(module, module->is_training());
@@ -22,6 +30,25 @@ EvalMode::~EvalMode() {
   for (const auto& [module, was_training] : others_) {
     if (module->is_training() != was_training) module->train(was_training);
   }
+}
+
+BatchSeeds::BatchSeeds(const c10::Device& device, std::uint64_t seed) : seed_(seed ^ kStream), cpu_(random_state()) {
+  if (!device.is_cuda()) return;
+  generator_ = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator_->mutex());
+  device_ = generator_->get_state();
+}
+
+BatchSeeds::~BatchSeeds() {
+  set_random_state(cpu_);
+  if (!generator_) return;
+  const std::lock_guard lock(generator_->mutex());
+  generator_->set_state(device_);
+}
+
+void BatchSeeds::begin(int part, std::int64_t number) const {
+  const std::uint64_t stream = stream_seed(seed_, static_cast<std::uint64_t>(part));
+  seed_all(stream_seed(stream, static_cast<std::uint64_t>(number)));
 }
 
 std::int64_t on_some_rank(ProcessGroup& group, std::int64_t own) {

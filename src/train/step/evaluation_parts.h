@@ -3,11 +3,15 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>  // before any other torch header
-#include <ATen/core/Tensor.h>
 
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -29,6 +33,26 @@ class EvalMode {
   torch::nn::Module& model_;
   bool was_training_;
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> others_;  // parents before children
+};
+
+/// Gives each batch of an evaluation its own random numbers, which a network may draw in evaluation mode too. They
+/// depend only on the arguments below, so they are the same on any number of ranks, and after a resume. Its destructor
+/// restores the generators of the CPU and of `device`, so that the caller's own numbers continue as if without it.
+class BatchSeeds {
+ public:
+  BatchSeeds(const c10::Device& device, std::uint64_t seed);
+  ~BatchSeeds();
+  BatchSeeds(const BatchSeeds&) = delete;
+  BatchSeeds& operator=(const BatchSeeds&) = delete;
+
+  /// Seeds the default generators of all devices for batch `number` of part `part`, both from 0. No device waits.
+  void begin(int part, std::int64_t number) const;
+
+ private:
+  std::uint64_t seed_;
+  at::Tensor cpu_;                          ///< state before
+  std::optional<at::Generator> generator_;  ///< of the device; none for a CPU
+  at::Tensor device_;                       ///< its state before
 };
 
 /// Returns the maximum over all ranks of a number, such as the number of evaluated samples. Collective: yes. Throws:
