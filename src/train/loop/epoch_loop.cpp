@@ -197,6 +197,8 @@ void EpochLoop::begin_stage() {
 
 void EpochLoop::end_epoch() {
   const std::int64_t epoch = state_.epoch;
+  RunState last = state_;  // the state before the epoch's last step, which an earlier process may have taken
+  --last.step;
   StepRunner& steps = learner_.steps();
   if (plan_.config.bad_samples == "skip") note_bad_samples(job_, learner_.steps().data(), state_.bad_samples);
   EpochResult result{.epoch = epoch,
@@ -205,7 +207,7 @@ void EpochLoop::end_epoch() {
                      .images_per_s = epoch_.seconds > 0 ? static_cast<double>(epoch_.images) / epoch_.seconds : 0,
                      .data_wait = steps.data().wait_share(epoch_.seconds),
                      .bad_samples = std::ssize(state_.bad_samples),
-                     .lr = steps.weights().optimizer().lr(),
+                     .lr = learning_rate(plan_.config, plan_.sums, last),
                      .loss = learner_.loss().mean()};
   const bool evaluated = evaluations_.is_due(state_, epoch);
   const std::vector<std::string> names =
