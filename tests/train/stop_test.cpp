@@ -192,29 +192,6 @@ TEST(Stop, AtTheEndOfAnEpochLeavesItsLearningRateToTheNextProcess) {
   EXPECT_THAT(epochs.front(), HasSubstr("\"lr\": "));
 }
 
-/// The lines of epochs in a run's log, up to their speed.
-std::vector<std::string> epochs_of(const fs::path& run) {
-  std::ifstream log(run / "log.jsonl");
-  std::vector<std::string> found;
-  for (std::string line; std::getline(log, line);) {
-    if (line.find("\"event\": \"epoch\"") == std::string::npos) continue;
-    found.push_back(line.substr(0, line.find("\"images_per_s\"")));
-  }
-  return found;
-}
-
-TEST(Stop, AtTheEndOfAnEpochLeavesItsLearningRateToTheNextProcess) {
-  const TempDir folder;
-  train(alone(), folder / "whole");
-  const TrainResult stopped = train(alone(), folder / "run", kicked({.number = 9}, 0));
-  ASSERT_EQ(stopped.steps, 3) << "the last step of the first epoch, which is not evaluated yet";
-  train(alone(), folder / "run", {.resume = "auto"});
-  const std::vector<std::string> epochs = epochs_of(folder / "run");
-  EXPECT_EQ(epochs, epochs_of(folder / "whole"));
-  ASSERT_FALSE(epochs.empty());
-  EXPECT_THAT(epochs.front(), HasSubstr("\"lr\": "));
-}
-
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }
 
 TEST(Stop, AllRanksLeaveAtOneStepWhicheverWasAsked) {
