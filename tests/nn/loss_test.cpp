@@ -263,6 +263,23 @@ TEST(CrossEntropy, OfNoElementsAtAllIsNoNumberAsInLibtorch) {
   EXPECT_TRUE(loss(logits_of({64, 36}), at::full({64}, -100, at::kLong)).isnan().item<bool>());
 }
 
+TEST(CrossEntropy, OfIgnoredElementsAloneHasNoGradientAsInLibtorch) {
+  const std::vector<std::pair<std::vector<std::int64_t>, at::MemoryFormat>> cases = {
+      {{64, 36}, kPlain}, {{2, 6, 8, 8}, kPlain}, {{2, 6, 8, 8}, kLast}};
+  for (const double smoothing : {0.0, 0.1}) {
+    for (const auto& [shape, layout] : cases) {
+      std::vector<std::int64_t> places = shape;
+      places.erase(places.begin() + 1);
+      const at::Tensor target = at::full(places, -100, at::kLong);
+      CrossEntropyLoss loss{torch::nn::CrossEntropyLossOptions().label_smoothing(smoothing)};
+      const Outcome outcome = step(logits_of(shape).contiguous(layout).to(at::kBFloat16),
+                                   [&](const at::Tensor& logits) { return loss(logits, target); });
+      EXPECT_TRUE(outcome[0].isnan().item<bool>());
+      EXPECT_EQ(outcome[1].count_nonzero().item<std::int64_t>(), 0) << outcome[1].sizes() << " " << smoothing;
+    }
+  }
+}
+
 TEST(CrossEntropy, TakesWhatTheKernelDoesNotThroughLibtorchBitForBit) {
   CrossEntropyLoss loss;
   const at::Tensor x = logits_of({64, 36}).to(at::kDouble).requires_grad_();

@@ -204,16 +204,18 @@ HWY_INLINE void tile_losses(const CrossEntropy& loss, const T* x, std::int64_t p
     const std::int64_t pixel = tile.first + i;
     const std::int64_t target = loss.target[pixel];
     const Parts parts = parts_of(loss, target);
-    tile.smooth[i] = loss.scale * parts.smooth;
+    tile.smooth[i] = 0;
     tile.by[i] = 0;
     losses[pixel] = 0;
     if (parts.total == 0) {
+      // The factors stay 0: if every pixel is ignored, the scale is infinite and its product with 0 would be NaN.
       // Sets exponentials to 0, because 0 times NaN would be NaN.
       for (std::int64_t c = 0; c < loss.classes; ++c) tile.exponentials[static_cast<std::size_t>(c * kTile + i)] = 0;
       continue;
     }
     const float at_target = to_float(x[target * pixels + pixel]) - tile.largest[i];
     losses[pixel] = parts.total * std::log(tile.sums[i]) - parts.hard * at_target - parts.smooth * tile.weighted[i];
+    tile.smooth[i] = loss.scale * parts.smooth;
     tile.by[i] = loss.scale * parts.total / tile.sums[i];
     tile.exponentials[static_cast<std::size_t>(target * kTile + i)] -= parts.hard * tile.sums[i] / parts.total;
   }
