@@ -228,9 +228,9 @@ void evaluate_only(Job& job, Settings& settings, const TestOnly& what) {
 
 namespace {
 
-/// True if every rank can see the run's checkpoint folder. Collective: yes.
-bool see_all(Job& job, const fs::path& checkpoints) {
-  const at::Tensor seen = at::full({1}, fs::is_directory(checkpoints) ? 1 : 0, at::kInt);
+/// True if every rank can see the file or folder. Collective: yes.
+bool see_all(Job& job, const fs::path& path) {
+  const at::Tensor seen = at::full({1}, fs::exists(path) ? 1 : 0, at::kInt);
   job.group().all_reduce(seen, {.op = ReduceOp::kMin}).wait();
   return seen.item<int>() == 1;
 }
@@ -246,11 +246,12 @@ std::int64_t epoch_of(const TrainResult& result, bool best) {
 void evaluate_finally(Job& job, const Settings& settings, const TrainResult& result) {
   const std::vector<std::string> sets = settings.config().settings_of_final_test();
   if (sets.empty()) return;
-  const bool best = settings.config().has_evaluations();
   if (!see_all(job, result.run_dir / "checkpoints")) {
     if (job.is_main()) log::note("the final test is skipped: not every rank sees {}", result.run_dir.string());
     return;
   }
+  // A run that began in a different folder may have left its best checkpoint there.
+  const bool best = settings.config().has_evaluations() && see_all(job, result.run_dir / "checkpoints/best");
   const Trained trained = [&] {
     const log::QuietNotes others(!job.is_main());
     return load_trained(settings.recipe(), result.run_dir.string() + (best ? ":best" : ""), sets);

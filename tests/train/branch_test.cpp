@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
@@ -25,6 +26,7 @@ namespace fs = std::filesystem;
 using ::lockstep::test::digest_of;
 using ::lockstep::test::fault_of;
 using ::lockstep::test::noisy_config;
+using ::lockstep::test::NoisyRun;
 using ::lockstep::test::NoisyTask;
 using ::lockstep::test::TempDir;
 using ::lockstep::test::train;
@@ -33,6 +35,7 @@ using ::lockstep::testing::current_test;
 using ::lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string step_of(const fs::path& run, int step) {
   return (run / fmt::format("checkpoints/step-{:08}", step)).string();
@@ -88,6 +91,44 @@ TEST(Branch, WhoseCheckpointIsGoneBeforeItsFirstSaveDoesNotStartFromTheBeginning
   const auto go_on = [&] { train(alone(), folder / "branch", {.resume = "auto"}); };
   EXPECT_THAT(fault_of<DataError>(go_on),
               AllOf(HasSubstr("branch started from the checkpoint"), HasSubstr("step-00000004, which is gone")));
+}
+
+/// Trains `branch` from step 7 of `run` to its end, without an evaluation. Returns: what it prints.
+std::string finish_without_evaluations(const fs::path& branch, const fs::path& run) {
+  NoisyRun rest{.resume = step_of(run, 7)};
+  rest.config.eval_every_epochs = 0;
+  ::testing::internal::CaptureStdout();
+  train(alone(), branch, rest);
+  return ::testing::internal::GetCapturedStdout();
+}
+
+TEST(Branch, HasTheBestCheckpointOfTheRunSoFar) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  const std::string said = finish_without_evaluations(folder / "branch", folder / "run");
+  EXPECT_THAT(said, HasSubstr("branch:best)"));
+  const StateDict state = load_checkpoint((folder / "branch").string()).state("run");
+  const Checkpoint best = load_checkpoint((folder / "branch").string() + ":best");
+  EXPECT_EQ(best.step(), std::get<std::int64_t>(state.at("best.step")));
+  EXPECT_EQ(digest_of(best.path()), digest_of(step_of(folder / "run", static_cast<int>(best.step()))));
+}
+
+TEST(Branch, WhoseBestCheckpointIsGoneDoesNotNameIt) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  for (const int step : {3, 6}) fs::remove_all(step_of(folder / "run", step));
+  const std::string said = finish_without_evaluations(folder / "branch", folder / "run");
+  EXPECT_THAT(said, AllOf(HasSubstr("best"), Not(HasSubstr(":best"))));
+  EXPECT_FALSE(fs::exists(folder / "branch/checkpoints/best"));
+}
+
+TEST(Branch, WhoseBestCheckpointIsDamagedGoesOnWithoutIt) {
+  const TempDir folder;
+  train(alone(), folder / "run");
+  for (const int step : {3, 6}) fs::resize_file(fs::path(step_of(folder / "run", step)) / "model.safetensors", 100);
+  (void)finish_without_evaluations(folder / "branch", folder / "run");
+  EXPECT_EQ(load_checkpoint((folder / "branch").string()).step(), 10);
+  EXPECT_FALSE(fs::exists(folder / "branch/checkpoints/best"));
 }
 
 TEST(Branch, ANewRunForgetsAnEarlierStartInItsFolder) {

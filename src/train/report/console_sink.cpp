@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <system_error>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/log.h"
@@ -205,8 +206,12 @@ void ConsoleSink::print_complete(const RunEnd& event) {
   }
   const std::string run = result.run_dir.string();
   if (result.best && result.best_step != result.steps) {
-    lines.emplace_back("best", fmt::format("{} {:.4f} at step {} ({}:best)", result.best->name, result.best->value,
-                                           text::thousands(result.best_step), run));
+    // A run that began in a different folder may have left its best checkpoint there.
+    std::error_code ignored;
+    const bool is_here = std::filesystem::exists(result.run_dir / "checkpoints/best", ignored);
+    lines.emplace_back("best",
+                       fmt::format("{} {:.4f} at step {}{}", result.best->name, result.best->value,
+                                   text::thousands(result.best_step), is_here ? fmt::format(" ({}:best)", run) : ""));
   }
   lines.emplace_back("checkpoint", result.checkpoint.string());
   for (const auto& file : event.pictures) lines.emplace_back("pictures", file.string());

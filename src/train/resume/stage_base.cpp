@@ -6,7 +6,8 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/base/log.h"
+#include "train/plan/run_state.h"
 #include "train/ranks/same_outcome.h"
 #include "train/ranks/share_state.h"
 
@@ -24,6 +25,17 @@ void copy_checkpoint(FileSystem& files, const fs::path& from, const fs::path& fo
   for (const std::string& file : checkpoint.text_files()) content.texts[file] = checkpoint.text(file).value();
   const fs::path copy = commit_sharded_checkpoint(files, *no_peers(), folder, checkpoint.manifest().meta, content);
   name_checkpoint(files, folder, name, copy);
+}
+
+void copy_best(FileSystem& files, const Checkpoint& checkpoint, const fs::path& folder) {
+  const RunState run = run_state_of(checkpoint.state("run"));
+  const fs::path best = step_folder_of(checkpoint.path().parent_path(), run.best_step);
+  if (!run.best || run.best_step == 0 || !files.exists(best / "manifest.json")) return;
+  try {
+    copy_checkpoint(files, best, folder, "best");
+  } catch (const DataError& error) {
+    log::warn("the run's best checkpoint so far is not copied into {}: {}", folder.string(), error.message());
+  }
 }
 
 bool load_base(const Job& job, const fs::path& folder, std::int64_t step, StepRunner& steps, EMA* ema) {

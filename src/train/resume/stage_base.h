@@ -7,6 +7,7 @@
 #include <string>
 
 #include "lockstep/base/file_system.h"
+#include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/comm/job.h"
 #include "lockstep/optim/ema.h"
 #include "train/step/step_runner.h"
@@ -20,6 +21,11 @@ namespace lockstep::train {
 /// Throws: DataError, IoError.
 void copy_checkpoint(FileSystem& files, const std::filesystem::path& from, const std::filesystem::path& folder,
                      const std::string& name);
+
+/// Copies the best checkpoint of a run so far from the folder of `checkpoint` into `folder` as "best", because the
+/// run's best evaluation stays that one until there is a better one. Does nothing if it is not there any more; warns if
+/// it is damaged. Throws: IoError.
+void copy_best(FileSystem& files, const Checkpoint& checkpoint, const std::filesystem::path& folder);
 
 /// Loads model, optimizer, average and scaler from the checkpoint `folder`/step-<step>, on every rank. The run's
 /// position, data and random numbers do not change. Only rank 0 reads its `folder`, after it has verified the whole

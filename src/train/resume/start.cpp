@@ -180,7 +180,6 @@ void bring_base(const Checkpoint& checkpoint, const TrainConfig& config, const f
         "resume from the run's own folder, or load only the weights: " + option_words("init-from"));
   }
   copy_checkpoint(FileSystem::system(), base, folder, "best_stg1");
-  if (run.best_step == step) name_checkpoint(FileSystem::system(), folder, "best", step_folder_of(folder, step));
 }
 
 /// Replaces a URL with the path of the downloaded file.
