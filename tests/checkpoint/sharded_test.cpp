@@ -10,11 +10,13 @@
 #include <atomic>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "checkpoint/faulty_file_system.h"
 #include "checkpoint/formats/manifest_json.h"
 #include "checkpoint/states.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/async_saver.h"
 #include "lockstep/checkpoint/checkpoint_writer.h"
 #include "lockstep/checkpoint/inspect.h"
@@ -290,6 +292,62 @@ TEST(CheckpointWriter, GivesTheNewestAFurtherName) {
   writer.save(parts_of(1), {.meta = {.step = 1}});
   writer.name_newest({"best_stg1"});
   EXPECT_EQ(find_named_checkpoint(FileSystem::system(), run.path(), "best_stg1"), run / "step-00000001");
+}
+
+/// Counts the sections "save" of the thread that created it.
+class SaveSections final : public trace::Sink {
+ public:
+  SaveSections() { EXPECT_TRUE(trace::add_sink(*this)); }
+  ~SaveSections() override { trace::remove_sink(*this); }
+  SaveSections(const SaveSections&) = delete;
+  SaveSections& operator=(const SaveSections&) = delete;
+
+  void begin(const trace::Event& event) noexcept override { count(event, begun_); }
+  void end(const trace::Event& event) noexcept override { count(event, ended_); }
+  [[nodiscard]] bool is_open() const { return begun_ > ended_; }
+  /// Returns the number of sections since the last call. All of them must have ended.
+  [[nodiscard]] int take() {
+    EXPECT_EQ(begun_, ended_);
+    ended_ = 0;
+    return std::exchange(begun_, 0);
+  }
+
+ private:
+  void count(const trace::Event& event, int& number) const noexcept {
+    if (event.name == "save" && std::this_thread::get_id() == thread_) ++number;
+  }
+
+  std::thread::id thread_ = std::this_thread::get_id();
+  int begun_ = 0;
+  int ended_ = 0;
+};
+
+// Under a launcher, the ranks that wait for rank 0 have patience with it only in a section of that name.
+TEST(CheckpointWriter, EachCallThatMayBlockIsASaveSection) {
+  const test::TempDir run;
+  SaveSections sections;
+  bool was_open = false;
+  CheckpointWriter writer(FileSystem::system(),
+                          {.folder = run.path(), .check = [&] { was_open = sections.is_open(); }});
+  writer.save(parts_of(1), {.meta = {.step = 1}});
+  EXPECT_TRUE(was_open);
+  EXPECT_GE(sections.take(), 1);
+  writer.name_newest({"best"});
+  EXPECT_GE(sections.take(), 1);
+  commit_checkpoint(good(), run.path(), {.step = 2}, states_of(2));
+  EXPECT_GE(sections.take(), 1);
+  (void)prune_checkpoints(good(), run.path(), {.keep_last = 1});
+  EXPECT_GE(sections.take(), 1);
+}
+
+TEST(CheckpointWriter, WaitingForASaveInTheBackgroundIsASaveSectionToo) {
+  const test::TempDir run;
+  SaveSections sections;
+  CheckpointWriter writer(FileSystem::system(), {.folder = run.path(), .background = true});
+  writer.save_in_background(parts_of(1), {.meta = {.step = 1}});
+  EXPECT_GE(sections.take(), 1);
+  writer.wait();
+  EXPECT_GE(sections.take(), 1);
 }
 
 /// A vanished checkpoint is a disk fault, not bad data: a caller that then saves elsewhere expects IoError.

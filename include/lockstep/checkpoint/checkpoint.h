@@ -55,7 +55,8 @@ struct FiniteCheck {
 ///
 /// After a failed fsync everything is written again, to new files, in up to three attempts.
 ///
-/// Blocks: until the data is on disk. Lifetime: the tensors must not change during the call.
+/// Blocks: until the data is on disk. The call is a section "save" (trace.h): under a launcher, the other ranks'
+/// collectives wait for it beyond LOCKSTEP_TIMEOUT. Lifetime: the tensors must not change during the call.
 /// Throws: IoError, UsageError (a name that is not a plain word, a text's name that is taken or points outside the
 ///         folder, an entry that cannot be saved), DataError (non-finite values, see FiniteCheck; if they are
 ///         intended, use commit_sharded_checkpoint() with no_peers()). All earlier checkpoints then still exist.

@@ -46,6 +46,9 @@ struct SavedCheckpoint {
 /// `mutex_` guards the results of the writing thread (the newest path, the saves not yet taken). Everything else
 /// belongs to the owner's thread, which changes nothing while a save is under way.
 ///
+/// Every call that may block is a section "save" (trace.h): under a launcher, the other ranks' collectives wait for it
+/// beyond LOCKSTEP_TIMEOUT.
+///
 /// Must be used from one thread, except that any thread may call give_up() and newest().
 /// Example: CheckpointWriter writer(FileSystem::system(), {.folder = "runs/own/checkpoints"});
 ///          writer.save(parts, {.meta = {.step = 100}, .names = {"best"}});

@@ -5,6 +5,7 @@
 #include "checkpoint/folder/folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/inspect.h"
 
@@ -75,6 +76,7 @@ std::vector<fs::path> choose_prunable(FileSystem& files, const fs::path& folder,
 }
 
 std::vector<fs::path> prune_checkpoints(FileSystem& files, const fs::path& folder, const Retention& retention) {
+  const trace::Span span({.name = "save"});
   std::vector<fs::path> removed = choose_prunable(files, folder, retention);
   remove_all(files, folder, removed);
   return removed;

@@ -11,12 +11,15 @@
 #include "checkpoint/save/finite_check.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/trace.h"
 
 namespace lockstep {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr const char* kSection = "save";  ///< while one rank is in it, a launcher lets the other ranks wait longer
 
 /// Runs `work` on files that this run has written. A missing or changed file then means that the disk has failed, so a
 /// DataError becomes an IoError: the caller may save elsewhere.
@@ -120,16 +123,21 @@ void CheckpointWriter::reserve(const StateParts& parts) {
 }
 
 void CheckpointWriter::save(const StateParts& parts, const SaveOrder& order) {
+  const trace::Span span({.name = kSection});
   wait();
   impl_->write(parts, order);
 }
 
 void CheckpointWriter::save_in_background(const StateParts& parts, const SaveOrder& order) {
   if (!impl_->thread) throw UsageError("save_in_background() needs CheckpointWriterOptions::background");
+  const trace::Span span({.name = kSection});
   impl_->thread->save(parts, [this, order](const StateParts& copy) { impl_->write(copy, order); });
 }
 
-void CheckpointWriter::name_newest(const std::vector<std::string>& names) { impl_->name(impl_->newest(), names); }
+void CheckpointWriter::name_newest(const std::vector<std::string>& names) {
+  const trace::Span span({.name = kSection});
+  impl_->name(impl_->newest(), names);
+}
 
 bool CheckpointWriter::is_busy() const { return impl_->thread && impl_->thread->is_busy(); }
 
@@ -140,7 +148,9 @@ void CheckpointWriter::check() {
 }
 
 void CheckpointWriter::wait() {
-  if (impl_->thread) impl_->thread->wait();
+  if (!impl_->thread) return;
+  const trace::Span span({.name = kSection});
+  impl_->thread->wait();
 }
 
 void CheckpointWriter::give_up() noexcept { impl_->give_up(); }

@@ -6,6 +6,7 @@
 #include "checkpoint/save/attempt.h"
 #include "checkpoint/save/finite_check.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/trace.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/tensor/sharing.h"
 
@@ -50,6 +51,7 @@ fs::path checkpoint::commit_alone(FileSystem& files, const SaveTarget& target, c
 
 fs::path commit_checkpoint(FileSystem& files, const fs::path& folder, const CheckpointMeta& meta,
                            const CheckpointStates& states, const CheckpointTexts& texts) {
+  const trace::Span span({.name = "save"});
   tensor::warn_of_separate_training();
   std::map<std::string, StatePart> parts;
   for (const auto& [name, state] : states) parts[name].entries = state;
