@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <future>
 #include <map>
+#include <thread>
 
 #include "comm/wiring/program_store.h"
 #include "lockstep/base/env.h"
@@ -84,6 +86,39 @@ TEST(ProgramsOfAScript, OfAnotherWorldSizeAreCountedSeparately) {
   EXPECT_EQ(comm::begin_program(store, {.rank = 0, .world_size = 3}), 1);
 }
 
+TEST(ProgramsOfRankZero, AreEnteredOnceByEachRankWhichWaitsForTheEndOfTheEarlierOne) {
+  auto earlier = std::make_unique<StoreServer>(StoreServer::Options{});
+  const StoreServer later(StoreServer::Options{});
+  int connections = 0;
+  std::future<void> end;
+  const auto connect = [&](std::chrono::milliseconds timeout) {
+    const std::uint16_t port = ++connections < 3 ? earlier->port() : later.port();
+    auto store = connect_store({.port = port}, timeout);
+    if (connections == 2) end = std::async(std::launch::async, [&] { earlier.reset(); });
+    return store;
+  };
+  comm::enter_program(connect, 1, "127.0.0.1:1", std::chrono::seconds(60))->set("lockstep/comm/0/hello/all", "[]");
+  const auto store = comm::enter_program(connect, 1, "127.0.0.1:1", std::chrono::seconds(60));
+  EXPECT_EQ(store->try_get("lockstep/comm/0/hello/all"), std::nullopt);
+  EXPECT_EQ(connections, 3);
+}
+
+TEST(ProgramsOfRankZero, ThatOutlastTheTimeLimitAreNamed) {
+  const std::shared_ptr<Store> store = make_local_store();
+  const auto connect = [&](std::chrono::milliseconds /*timeout*/) { return store; };
+  const auto enter = [&](int rank) {
+    return comm::enter_program(connect, rank, "gpu-a:29500", std::chrono::milliseconds(50));
+  };
+  EXPECT_EQ(enter(1), store);
+  EXPECT_EQ(enter(2), store) << "each rank counts for itself";
+  try {
+    (void)enter(1);
+    ADD_FAILURE() << "the rank joined the program that it had left";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 0's earlier program still serves its store at gpu-a:29500"));
+  }
+}
+
 /// Serves a launcher's store, and runs a script with two ranks under it.
 class Script {
  public:
@@ -131,6 +166,24 @@ TEST(ProgramsOfAScript, ThatOnlyOneRanksScriptRunsAreNamed) {
   EXPECT_THAT(output.text, HasSubstr("programs      rank 0 has started 2 programs, rank 1 has started 1 program"));
   EXPECT_THAT(output.text, HasSubstr("programs      rank 1 has started 1 program, rank 0 has started 2 programs"));
   EXPECT_THAT(output.text, HasSubstr("make the script of every rank run the same Lockstep programs"));
+}
+
+// Rank 0 writes its last checkpoint after the last collective, when the other ranks have left.
+void sum_then_save(Job& job) {
+  sum(job);
+  if (job.is_main()) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+TEST(ProgramsOfAScript, WithoutALauncherEachFormTheirOwnWorld) {
+  if (env::get("LOCKSTEP_TEST_BODY") == current_test()) testing::run_ranks(current_test(), sum_then_save, {});
+  const std::string script = "$PROGRAM && $PROGRAM";
+  const Output output = run_shell(
+      fmt::format("export LOCKSTEP_TEST_BODY={0} PROGRAM='{1} --gtest_filter={0}' WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 "
+                  "MASTER_ADDR=127.0.0.1 MASTER_PORT={2} LOCKSTEP_TIMEOUT=60; "
+                  "RANK=0 LOCAL_RANK=0 sh -c '{3}' & first=$!; RANK=1 LOCAL_RANK=1 sh -c '{3}'; second=$?; "
+                  "wait $first && exit $second",
+                  current_test(), testing::this_program(), testing::free_port(), script));
+  EXPECT_EQ(output.code, 0) << output.text;
 }
 
 /// Serves a store at a port that srun's ranks derive from their job and step.

@@ -204,12 +204,22 @@ void open_file_store(Job::State& state) {
   state.store = connect_store(address, state.timeout);
 }
 
-/// Connects to the store within the job's timeout, which includes the wait for the host's name.
-std::shared_ptr<Store> connect_by_name(const Job::State& state) {
+/// Connects to the store within `timeout`, which includes the wait for the host's name, and adds the job's prefix.
+std::shared_ptr<Store> connect_by_name(const Job::State& state, std::chrono::milliseconds timeout) {
   const TimePoint begin = SystemClock::instance().now();
-  if (!state.server) await_name(state.plan.host, {}, state.timeout);
+  if (!state.server) await_name(state.plan.host, {}, timeout);
   const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(SystemClock::instance().now() - begin);
-  return connect_store(address_of(state), std::max(state.timeout - waited, std::chrono::milliseconds(0)));
+  auto store = connect_store(address_of(state), std::max(timeout - waited, std::chrono::milliseconds(0)));
+  const std::string& prefix = state.plan.prefix;
+  if (state.server && !prefix.empty()) store->set(kJobKey, prefix);
+  return prefix.empty() ? store : with_prefix(std::move(store), prefix);
+}
+
+/// Connects to the store of rank 0's current program: rank 0 may still serve that of an earlier one.
+std::shared_ptr<Store> connect_to_rank_zero(const Job::State& state) {
+  const WorldPlan& plan = state.plan;
+  const auto connect = [&](std::chrono::milliseconds timeout) { return connect_by_name(state, timeout); };
+  return comm::enter_program(connect, plan.info.rank, fmt::format("{}:{}", plan.host, plan.port), state.timeout);
 }
 
 /// Checks that a store that other machines can reach has a secret.
@@ -238,20 +248,19 @@ void open_store(Job::State& state) {
       return;
     case StoreKind::kRankZero:
       require_secret_beyond_loopback(plan);
-      if (plan.info.rank == 0) {
-        serve_store(state);
-        warn_of_loopback(plan);
+      if (plan.info.rank != 0) {
+        state.store = connect_to_rank_zero(state);
+        return;
       }
-      break;
+      serve_store(state);
+      warn_of_loopback(plan);
+      state.store = connect_by_name(state, state.timeout);
+      return;
     case StoreKind::kAgent:
-      break;
-  }
-  state.store = connect_by_name(state);
-  if (state.server && !plan.prefix.empty()) state.store->set(kJobKey, plan.prefix);
-  if (!plan.prefix.empty()) state.store = with_prefix(std::move(state.store), plan.prefix);
-  if (plan.store == StoreKind::kAgent) {
-    state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
-    state.program = comm::begin_program(state.store, plan.info);
+      state.store = connect_by_name(state, state.timeout);
+      state.store->set(standby::kKey + std::to_string(plan.info.rank), std::to_string(::getpid()));
+      state.program = comm::begin_program(state.store, plan.info);
+      return;
   }
 }
 
