@@ -95,7 +95,9 @@ EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, st
   if (options.batch_sampler) {
     plan = batches_of_sampler(options, epoch);
   } else if (const auto order = whole_order(set_size, options, epoch); consumed > 0) {
-    const auto rest = std::span(order).subspan(std::min(static_cast<std::size_t>(consumed), order.size()));
+    auto rest = std::span(order).subspan(std::min(static_cast<std::size_t>(consumed), order.size()));
+    const auto in_step = static_cast<std::size_t>(options.shard.count * options.batch_size);
+    if (options.drop_last) rest = rest.first(rest.size() - rest.size() % in_step);
     plan = EpochPlan(deal_rest(rest, options.shard, options.batch_size));
   } else {
     plan = {deal(order, options.shard, options.remainder), options.batch_size, options.drop_last};

@@ -41,8 +41,8 @@ struct EpochSize {
 [[nodiscard]] EpochSize epoch_size(std::int64_t set_size, const DataLoaderOptions& options);
 
 /// Returns the plan of `epoch`. `consumed` is the number of samples of the epoch that were already read, with a
-/// different number of shards or batch_size; the rest is redistributed. Throws: UsageError if an index is not in the
-/// set.
+/// different number of shards or batch_size; the rest is redistributed, and with drop_last its last step is dropped if
+/// it is not full. Throws: UsageError if an index is not in the set.
 [[nodiscard]] EpochPlan plan_epoch(std::int64_t set_size, const DataLoaderOptions& options, std::int64_t epoch,
                                    std::int64_t consumed = 0);
 

@@ -441,6 +441,42 @@ TEST(LoaderState, DealsTheRestOutAnewWhenTheWorldHasChanged) {
   }
 }
 
+DataLoaderOptions full_batches(std::int64_t shards, std::int64_t shard) {
+  DataLoaderOptions full = options(shards, shard);
+  full.drop_last = true;
+  return full;
+}
+
+LoaderState state_after(std::int64_t batches, std::int64_t shards) {
+  DataLoader loader(numbers(), full_batches(shards, 0));
+  auto pass = loader.epoch(kEpoch);
+  for (std::int64_t i = 0; i < batches; ++i) EXPECT_NE(pass.next(), nullptr);
+  return loader.state();
+}
+
+TEST(LoaderState, GivesOnlyFullBatchesWithDropLastWhenTheWorldHasChanged) {
+  for (const std::int64_t before : {1, 2, 3}) {
+    for (const std::int64_t after : {1, 2, 3, 5}) {
+      if (before == after) continue;
+      for (std::int64_t kill = 1; kill * 4 * before <= 48; ++kill) {
+        const LoaderState state = state_after(kill, before);
+        Seen seen;
+        for (std::int64_t shard = 0; shard < after; ++shard) {
+          DataLoader loader(numbers(), full_batches(after, shard));
+          auto pass = loader.resume(state);
+          while (const Batch* batch = pass.next()) {
+            ASSERT_EQ(batch->indices.size(), 4U) << before << " -> " << after << " at " << kill;
+            for (const std::int64_t index : batch->indices) ASSERT_EQ(++seen[index], 1) << index;
+          }
+        }
+        const std::int64_t in_step = 4 * after;
+        const std::int64_t rest = kSize - kill * 4 * before;
+        EXPECT_EQ(std::ssize(seen), rest - rest % in_step) << before << " -> " << after << " at " << kill;
+      }
+    }
+  }
+}
+
 TEST(LoaderState, SurvivesSeveralChangesOfTheWorldInOneEpoch) {
   for (std::int64_t first = 1; first < 4; ++first) {
     for (std::int64_t second = 0; second < 4; ++second) {

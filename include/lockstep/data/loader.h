@@ -125,7 +125,8 @@ class DataLoader {
   [[nodiscard]] LoaderState state() const;
 
   /// Returns the remaining batches of state.epoch, which are the same for any number of workers. If the number of
-  /// shards or batch_size has changed (`elastic`), the unread samples are redistributed: none is lost or repeated.
+  /// shards or batch_size has changed (`elastic`), the unread samples are redistributed: none is lost or repeated,
+  /// except that drop_last drops a last step whose batches are not full.
   /// Throws: UsageError naming what differs: the set's size, the seed or, if `elastic` is false, the shards or
   ///         batch_size.
   [[nodiscard]] Epoch resume(const LoaderState& state);
