@@ -64,9 +64,14 @@ TEST(Weights, TheAverageComesBeforeTheModelWhereItIsWhole) {
   EXPECT_EQ(value_of(pick_weights(both, "x.pth", {"model"})), 1);
   EXPECT_EQ(value_of(pick_weights(both, "x.pth", {"ema.module"})), 2);
   EXPECT_EQ(value_of(pick_weights(both, "x.pth", {"ema"})), 2);
-  TorchValue part{TorchDict{{"model", state(1)}, {"ema", {TorchDict{{"bias", {at::ones({2})}}}}}}};
-  EXPECT_EQ(value_of(pick_weights(part, "x.pth")), 1);
-  EXPECT_EQ(pick_weights(part, "x.pth").origin, "x.pth, model");
+  for (const std::string key : {"model", "state_dict", "model_state_dict", "module", "net"}) {
+    const TorchValue part{TorchDict{{key, state(1)}, {"ema", {TorchDict{{"bias", {at::full({2}, 2.0)}}}}}}};
+    EXPECT_EQ(value_of(pick_weights(part, "x.pth")), 1) << key;
+    EXPECT_EQ(pick_weights(part, "x.pth").origin, "x.pth, " + key);
+    EXPECT_EQ(value_of(pick_weights(part, "x.pth", {"ema"})), 2) << key;
+    const TorchValue whole{TorchDict{{key, state(1)}, {"ema", state(2)}}};
+    EXPECT_EQ(value_of(pick_weights(whole, "x.pth")), 2) << key;
+  }
 }
 
 TEST(Weights, TheUsualNamesAreFoundBelowEachOther) {

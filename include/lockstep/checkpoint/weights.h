@@ -35,8 +35,9 @@ struct WeightsOptions {
 /// file, a .safetensors.index.json with its parts, or a torch.save file (.pth, .pt). FILE:STATE sets `options.from`.
 ///
 /// If no state is named, uses the first of these states that a checkpoint folder or a dict of states contains: ema
-/// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of `model` is skipped. A
-/// dict that itself holds tensors is the state. A "module." prefix on every name is removed.
+/// (ema.module), model, state_dict, model_state_dict, module, net. An `ema` that lacks entries of the model beside it,
+/// under any of these keys, is skipped. A dict that itself holds tensors is the state. A "module." prefix on every name
+/// is removed.
 /// Throws: DataError naming the file, the problem and the states in the file; IoError.
 [[nodiscard]] Weights load_weights(const std::string& source, const WeightsOptions& options = {},
                                    FileSystem& files = FileSystem::system());

@@ -55,12 +55,21 @@ bool is_whole(const FoundState& part, const FoundState& all) {
   return std::all_of(wanted.begin(), wanted.end(), [&some](const auto& entry) { return some.count(entry.first) != 0; });
 }
 
+/// Finds the model that an `ema` in the same dict is the average of.
+std::optional<FoundState> model_below(const TorchValue& value, const std::string& path, int depth) {
+  for (const std::string_view key : kStateKeys) {
+    if (key == "ema") continue;
+    if (auto found = find_below(value, key, path, depth)) return found;
+  }
+  return std::nullopt;
+}
+
 std::optional<FoundState> find_state(const TorchValue& value, const std::string& path, int depth) {
   if (value.dict() == nullptr || depth > kMostStateDepth) return std::nullopt;
   for (const std::string_view key : kStateKeys) {
     const auto found = find_below(value, key, path, depth);
     if (!found) continue;
-    const auto model = key == "ema" ? find_below(value, "model", path, depth) : std::nullopt;
+    const auto model = key == "ema" ? model_below(value, path, depth) : std::nullopt;
     if (!model || is_whole(*found, *model)) return found;
   }
   return holds_tensors(*value.dict()) ? std::optional(FoundState{value.dict(), path}) : std::nullopt;
