@@ -61,6 +61,11 @@ class HostsCommand(unittest.TestCase):
     def left(self):
         return [pid for i in range(3) for pid in self.network.processes(i)]
 
+    def launcher(self, host):
+        """The launcher's process on a host; its children that have not yet become a rank have the same command line."""
+        return min(pid for pid in self.network.processes(host)
+                   if b"--orders-on-input" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+
     def assert_nothing_is_left(self, seconds=10):
         end = time.monotonic() + seconds
         while self.left() and time.monotonic() < end:
@@ -134,6 +139,15 @@ class HostsCommand(unittest.TestCase):
         self.assertEqual(code, 0, errors)
         self.assertEqual(len(output.splitlines()), 2, output)
         self.assertIn("of 2", output)
+
+    def test_a_range_completes_the_job_after_a_host_has_left(self):
+        program = ["sh", "-c", "echo ready; [ $WORLD_SIZE = 2 ] || exec sleep 1000"]
+        process = self.start(self.hosts("", "", ""), program, "--nnodes", "2:3")
+        self.wait_until_ready(process, 3)
+        os.kill(self.launcher(2), signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assert_nothing_is_left()
 
     def test_the_doctor_measures_between_every_two_hosts(self):
         begin = time.monotonic()

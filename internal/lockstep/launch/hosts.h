@@ -48,8 +48,9 @@ struct HostsOptions {
 };
 
 /// Starts a launcher on every host, joins their output, passes signals on, and returns the run's exit code: the code of
-/// the first launcher that failed, 75 if hosts were lost and no launcher failed, 128 + n after signal n. This machine's
-/// launcher does not need ssh. Lines get their host's name as a prefix; a message from several launchers is shown once.
+/// the first launcher that failed, 75 if hosts were lost and no launcher failed, 128 + n after signal n. If `min_hosts`
+/// is below the number of hosts, the code is 0 if at least that many launchers ended with 0. This machine's launcher
+/// does not need ssh. Lines get their host's name as a prefix; a message from several launchers is shown once.
 ///
 /// Blocks:      until every launcher has ended. Each launcher ends when its standard input closes.
 /// Thread-safe: no; call it from one thread.

@@ -153,9 +153,11 @@ int HostGroup::count_left() const {
 
 int HostGroup::exit_code() const {
   if (end_signal_ != 0) return 128 + end_signal_;
+  const int all = static_cast<int>(members_.size());
+  // Of a range of hosts, one may leave: if enough of the others complete the job, its own end is no failure.
+  if (options_.min_hosts < all && completed_ >= options_.min_hosts) return 0;
   if (first_failure_) return *first_failure_;
-  const int done = static_cast<int>(members_.size()) - lost_;
-  return done >= options_.min_hosts ? 0 : static_cast<int>(ExitCode::kPeer);
+  return all - lost_ >= options_.min_hosts ? 0 : static_cast<int>(ExitCode::kPeer);
 }
 
 void HostGroup::wait_for_event() {
@@ -206,6 +208,7 @@ void HostGroup::on_control(int host) {
 }
 
 void HostGroup::on_end(int host, int wait_status) {
+  if (wait_status == 0) ++completed_;
   if (wait_status == 0 || kill_at_) return;  // the launcher succeeded or was asked to stop
   const HostLoss loss = loss_of(wait_status);
   const bool is_lost = loss != HostLoss::kNone;

@@ -67,6 +67,7 @@ class HostGroup {
   bool is_asked_to_end_ = false;      ///< a signal that ends the run has arrived
   int end_signal_ = 0;
   std::optional<int> first_failure_;  ///< exit code of the first launcher that failed
+  int completed_ = 0;                 ///< number of launchers that ended with 0
   int lost_ = 0;                      ///< number of lost hosts
   std::optional<std::string> loss_;   ///< message about the first lost host
 };
