@@ -14,6 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/number.h"
 #include "lockstep/base/printable.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::cli {
@@ -152,11 +153,9 @@ void require_assignments(const CLI::App& app, const std::vector<std::string>& ar
   }
 }
 
-void write(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
 }  // namespace
 
-void print(std::string_view text) { write(text::printable(text)); }
+void print(std::string_view text) { write_to(stdout, text::printable(text)); }
 
 void print_json(std::string_view json) {
   std::string out;
@@ -178,7 +177,7 @@ void print_json(std::string_view json) {
                               : 0xFFFDU;
     out += fmt::format("\\u{:04x}", code);
   }
-  write(out);
+  write_to(stdout, out);
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {

@@ -1,15 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep-worker: the part of the command that links libtorch. Users run `lockstep`, which executes this program.
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
 #include "common/cli.h"
 #include "common/summaries.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fault.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/tensor/memory.h"
 #include "worker/answers.h"
 #include "worker/commands.h"
 
+namespace {
+
+/// Throws: IoError if the verb's result is its output, and a part of it was not written. The other verbs leave their
+/// result in a run's folder or in files, so a lost line does not matter.
+void require_result(const std::vector<std::string>& words) {
+  constexpr std::array kPrinting = {"eval", "bisect", "explain", "predict", "checkpoint", "inspect", "bench"};
+  if (words.empty() || std::find(kPrinting.begin(), kPrinting.end(), words.front()) == kPrinting.end()) return;
+  lockstep::require_output();
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  using namespace lockstep;  // NOLINT(google-build-using-namespace): this file's only function
+  using namespace lockstep;  // NOLINT(google-build-using-namespace): in main() alone
   fault::this_is_lockstep();
   keep_freed_memory();  // before any thread starts
   return guarded_main([&] {
@@ -27,10 +45,13 @@ int main(int argc, char** argv) {
         {"tune", cli::kTuneSummary, worker::cmd_tune},
     };
     const auto run = [&](const std::vector<std::string>& words) {
-      return cli::dispatch({.name = "lockstep-worker",
-                            .description = "Run one process of a verb; `lockstep` starts this program for you.",
-                            .examples = {"lockstep train detection:smoke"}},
-                           verbs, words);
+      const int code =
+          cli::dispatch({.name = "lockstep-worker",
+                         .description = "Run one process of a verb; `lockstep` starts this program for you.",
+                         .examples = {"lockstep train detection:smoke"}},
+                        verbs, words);
+      require_result(words);
+      return code;
     };
     const std::vector<std::string> words(argv + 1, argv + argc);
     if (words == std::vector<std::string>{"answers"}) return worker::answer_all(run);

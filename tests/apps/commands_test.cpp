@@ -453,6 +453,20 @@ TEST(Commands, QuietNewWritesAProjectAndPrintsNothing) {
   EXPECT_THAT(lockstep({"new", "shapes"}, folder.path()).out, HasSubstr("shapes is ready. Next:\n\n  cd shapes\n"));
 }
 
+/// Returns the end of a bash line in which $L is the command.
+ProcessResult bash(const std::string& line) {
+  return run_process({.command = {"bash", "-c", line}, .environment = {{"L", lockstep_path()}}}, kTrainingPatience);
+}
+
+TEST(Commands, AResultThatAFullDiskLosesIsAnErrorAndAShortReaderIsNone) {
+  const ProcessResult full = bash("$L inspect config captcha > /dev/full");
+  EXPECT_EQ(full.code, 74) << full.err;
+  EXPECT_THAT(full.err, HasSubstr("standard output was not written completely: No space left on device"));
+  EXPECT_THAT(full.err, HasSubstr("next  free space on that disk, and run the command again"));
+  EXPECT_EQ(bash("$L inspect config captcha | true; exit ${PIPESTATUS[0]}").code, 0);
+  EXPECT_EQ(bash("$L train > /dev/full").code, bash("$L train > /dev/null").code) << "the result is no output";
+}
+
 TEST(Commands, RunStartsThePythonThatTheVariableNames) {
   const TempDir folder;
   const std::filesystem::path python = folder.path() / "python";

@@ -84,6 +84,40 @@ TEST(StandardStreams, AFullDiskBehindAStreamThrowsNothing) {
   std::fclose(full);
 }
 
+/// Prints `text` to the descriptor in a child. Returns 0 if require_output() accepts it, 74 if it throws the IoError
+/// that says `reason`.
+int end_of_output(int fd, const std::string& text, const std::string& reason) {
+  return end_of_child([&] {
+    prepare_standard_streams();
+    ::dup2(fd, STDOUT_FILENO);
+    write_to(stdout, text);
+    try {
+      require_output();
+    } catch (const IoError& error) {
+      return error.message() == "standard output was not written completely: " + reason ? 74 : 1;
+    }
+    return 0;
+  });
+}
+
+TEST(StandardStreams, AResultThatAFullDiskLosesIsAnError) {
+  const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  const std::string reason = "No space left on device";
+  EXPECT_EQ(end_of_output(full, "short", reason), 74) << "the text is still in the buffer at the end";
+  EXPECT_EQ(end_of_output(full, std::string(1'000'000, 'x'), reason), 74) << "an earlier write failed";
+  ::close(full);
+}
+
+TEST(StandardStreams, AResultWhoseReaderLeftIsNoError) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);
+  EXPECT_EQ(end_of_output(ends[1], "short", ""), 0);
+  EXPECT_EQ(end_of_output(ends[1], std::string(1'000'000, 'x'), ""), 0);
+  ::close(ends[1]);
+}
+
 TEST(StandardStreams, AFileThatIsTooLargeIsAnErrorWithTheLimit) {
   const test::TempDir folder;
   const int end = end_of_child([&] {

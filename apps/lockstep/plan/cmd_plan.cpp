@@ -10,6 +10,7 @@
 #include "common/cli.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/standard_streams.h"
 #include "lockstep/launch/measured_run.h"
 #include "lockstep/launch/processes.h"
 #include "lockstep/plan/plan.h"
@@ -148,6 +149,7 @@ int cmd_plan(int argc, char** argv) {
   } else {
     cli::print(plan_text(source, workload, plan));
   }
+  require_output();
   return 0;
 }
 

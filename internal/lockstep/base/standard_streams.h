@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protects standard input, output and error, so that their state never changes how a program ends.
+// Protects standard input, output and error: their state does not change how a program ends, unless the program asks
+// whether its output was written.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,9 +20,14 @@ namespace lockstep {
 /// guarded_main() and init() call this.
 void prepare_standard_streams() noexcept;
 
-/// Writes `text`. If the write fails (no reader, or the disk is full), the rest is lost without an error: a program's
-/// output never changes its exit code.
+/// Writes `text`. If the write fails (no reader, or the disk is full), the rest is lost without an error: the output of
+/// a run never changes its exit code. A command whose result is its output calls require_output() at its end.
 void write_to(std::FILE* file, std::string_view text) noexcept;
+
+/// Writes out the rest of standard output. Throws: IoError if a part of the output since the start of the program was
+/// not written, such as on a full disk. A pipe whose reader left, as in `| head`, is no error. Blocks: until a slow
+/// reader takes the rest.
+void require_output();
 
 /// Formats the text and passes it to write_to(); fmt::print would throw.
 /// Example: print_to(stdout, "{} images\n", count);
