@@ -20,8 +20,9 @@ lockstep::Sample point(int64_t i) {
 const fs::path kCheckpoints = "runs/own/checkpoints";
 
 struct Progress {
-  int64_t epochs = 0;  // completed
-  double best = 0;     // the best accuracy so far
+  int64_t epochs = 0;      // completed
+  int64_t best_epoch = 0;  // the completed epochs at the best accuracy so far
+  double best = 0;         // that accuracy
 };
 
 // Each point of the test set counts once, on one rank; all ranks get the same number.
@@ -34,16 +35,23 @@ double accuracy(lockstep::Job& job, Model& model) {
   return found.mean();
 }
 
+// The program answers with the checkpoint of this name.
+void name_if_best(const fs::path& step, Progress done) {
+  if (done.best_epoch != done.epochs) return;
+  lockstep::name_checkpoint(lockstep::FileSystem::system(), kCheckpoints, "best", step);
+}
+
 // One rank saves everything that the next epoch depends on, because all ranks have the same state.
 template <class Model>
-void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, Progress done, bool is_best) {
+void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimizer, Progress done) {
   if (job.is_main()) {
     auto& files = lockstep::FileSystem::system();
-    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best", done.best}};  // your own numbers and strings
+    // Your own numbers and strings.
+    const lockstep::StateDict run = {{"epochs", done.epochs}, {"best_epoch", done.best_epoch}, {"best", done.best}};
     const fs::path step = lockstep::commit_checkpoint(
         files, kCheckpoints, {.step = done.epochs, .replicas = job.world_size()},
         {{"model", model.state_dict()}, {"optimizer", optimizer.state_dict()}, {"run", run}});
-    if (is_best) lockstep::name_checkpoint(files, kCheckpoints, "best", step);
+    name_if_best(step, done);
     lockstep::prune_checkpoints(files, kCheckpoints, {.keep_last = 2});
   }
   job.barrier();  // no rank continues or exits before the checkpoint is on disk
@@ -51,14 +59,18 @@ void save(lockstep::Job& job, const Model& model, const lockstep::AdamW& optimiz
 
 // Every rank reads, so that all start from the same state.
 template <class Model>
-Progress go_on(Model& model, lockstep::AdamW& optimizer) {
+Progress go_on(lockstep::Job& job, Model& model, lockstep::AdamW& optimizer) {
   const auto newest = lockstep::find_newest_valid(lockstep::FileSystem::system(), kCheckpoints);
   if (!newest) return {};
   const lockstep::Checkpoint checkpoint = lockstep::load_checkpoint(newest->string());
   model.load_state_dict(checkpoint.state("model"));
   optimizer.load_state_dict(checkpoint.state("optimizer"));
   const lockstep::StateDict run = checkpoint.state("run");
-  return {.epochs = std::get<int64_t>(run.at("epochs")), .best = std::get<double>(run.at("best"))};
+  const Progress done = {.epochs = std::get<int64_t>(run.at("epochs")),
+                         .best_epoch = std::get<int64_t>(run.at("best_epoch")),
+                         .best = std::get<double>(run.at("best"))};
+  if (job.is_main()) name_if_best(*newest, done);  // a kill may come between a save and its name
+  return done;
 }
 
 int train(lockstep::Job& job, int64_t epochs) {
@@ -69,7 +81,7 @@ int train(lockstep::Job& job, int64_t epochs) {
   lockstep::AdamW optimizer{model, {.lr = 1e-2}};
   lockstep::DataLoader loader{
       lockstep::make_dataset(4096, point), job, {.batch_size = 64, .shuffle = true, .device = job.device()}};
-  Progress done = go_on(model, optimizer);
+  Progress done = go_on(job, model, optimizer);
   job.print("starts after {} epochs with {} weights in the first layer", done.epochs, model->hidden->weight.numel());
   for (int64_t epoch = done.epochs; epoch < epochs; ++epoch) {
     for (auto& batch : loader.epoch(epoch)) {
@@ -79,9 +91,9 @@ int train(lockstep::Job& job, int64_t epochs) {
     }
     const double right = accuracy(job, model);
     job.print("epoch {}: {:.1f} % right", epoch + 1, 100 * right);
-    const bool is_best = right > done.best;
-    done = {.epochs = epoch + 1, .best = std::max(right, done.best)};
-    save(job, model, optimizer, done, is_best);
+    done.epochs = epoch + 1;
+    if (right > done.best) done = {.epochs = done.epochs, .best_epoch = done.epochs, .best = right};
+    save(job, model, optimizer, done);
   }
   return 0;
 }
