@@ -74,6 +74,29 @@ TEST(Weights, TheAverageComesBeforeTheModelWhereItIsWhole) {
   }
 }
 
+/// The state of torch.optim.swa_utils.AveragedModel.
+TorchValue averaged_model(double value, std::int64_t count) {
+  return {TorchDict{{"n_averaged", {at::full({}, count, at::kLong)}},
+                    {"module.weight", {at::full({2, 3}, value)}},
+                    {"module.bias", {at::full({2}, value)}}}};
+}
+
+TEST(Weights, TheAverageOfPyTorchsAveragedModelIsWhole) {
+  const TorchValue both{TorchDict{{"model", state(1)}, {"ema", averaged_model(2, 5)}}};
+  const Weights weights = pick_weights(both, "x.pth");
+  EXPECT_EQ(value_of(weights), 2);
+  EXPECT_EQ(weights.origin, "x.pth, ema");
+  EXPECT_EQ(weights.tensors.size(), 2U);
+  EXPECT_EQ(pick_weights(averaged_model(2, 5), "x.pth").tensors.size(), 2U);
+}
+
+TEST(Weights, ACountBesideNamesWithoutModuleStays) {
+  const TorchValue plain{TorchDict{{"n_averaged", {at::ones({1})}}, {"b", {at::ones({1})}}}};
+  EXPECT_EQ(pick_weights(plain, "x.pth").tensors.size(), 2U);
+  const TorchValue alone{TorchDict{{"n_averaged", {at::ones({1})}}}};
+  EXPECT_EQ(pick_weights(alone, "x.pth").tensors.size(), 1U);
+}
+
 TEST(Weights, TheUsualNamesAreFoundBelowEachOther) {
   const TorchValue deep{TorchDict{{"checkpoint", {TorchDict{{"state_dict", state(3)}}}}, {"epoch", {1L}}}};
   EXPECT_EQ(value_of(pick_weights(deep, "x.pth", {"checkpoint"})), 3);
@@ -216,6 +239,15 @@ TEST(Import, ModelAverageAndPlainValuesOfANestedCheckpoint) {
   EXPECT_THAT(imported.left_out,
               ElementsAre("optimizer: PyTorch keeps it by position, not by name", "best: a dict of 2", "none: None",
                           "flags: a list of 2", "size: a list of 2", "counter: a dict of 1"));
+}
+
+TEST(Import, AnAveragedModelOfPyTorchIsTheAverageWithItsCount) {
+  const TorchValue both{TorchDict{{"model", state(1)}, {"ema", averaged_model(2, 5)}}};
+  const ImportedStates imported = import_states(both, "x.pth");
+  const StateDict& ema = imported.states.at("ema");
+  ASSERT_EQ(ema.size(), 3U);
+  EXPECT_EQ(std::get<at::Tensor>(ema.at("bias"))[0].item<double>(), 2);
+  EXPECT_EQ(std::get<std::int64_t>(ema.at("ema.updates")), 5);
 }
 
 TEST(Import, AFlatFileIsTheModel) {

@@ -36,11 +36,21 @@ std::string kind_of(const TorchValue& value) {
   return std::holds_alternative<at::Tensor>(value.value) ? "a tensor" : "None";
 }
 
+/// Returns the number of updates of an average, which PyTorch's AveragedModel has as a tensor; 0 if it is not there.
+std::int64_t updates_of(const TorchValue& ema) {
+  if (const TorchValue* updates = ema.find("updates")) {
+    const auto* count = std::get_if<std::int64_t>(&updates->value);
+    return count == nullptr ? 0 : *count;
+  }
+  const TorchValue* averaged = ema.find(kAveragedCount);
+  const auto* count = averaged == nullptr ? nullptr : std::get_if<at::Tensor>(&averaged->value);
+  const bool is_count = count != nullptr && count->numel() == 1 && count->scalar_type() == at::kLong;
+  return is_count ? count->item<std::int64_t>() : 0;
+}
+
 StateDict average_state(const TorchValue& ema, const std::string& file) {
   StateDict state = pick_weights(ema, file).tensors;
-  const TorchValue* updates = ema.find("updates");
-  const auto* count = updates == nullptr ? nullptr : std::get_if<std::int64_t>(&updates->value);
-  state[kEmaUpdates] = count == nullptr ? std::int64_t{0} : *count;
+  state[kEmaUpdates] = updates_of(ema);
   return state;
 }
 

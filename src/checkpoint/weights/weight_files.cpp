@@ -63,6 +63,13 @@ StateDict read_sharded(FileSystem& files, const fs::path& path) {
   return all;
 }
 
+/// Returns true if "module." is in front of every name. An AveragedModel's count may be among them.
+bool is_wrapped(const StateDict& state) {
+  const auto wrapped =
+      std::count_if(state.begin(), state.end(), [](const auto& entry) { return entry.first.starts_with(kModuleName); });
+  return wrapped > 0 && static_cast<std::size_t>(wrapped) + state.count(kAveragedCount) == state.size();
+}
+
 }  // namespace
 
 bool is_weight_file(FileSystem& files, const fs::path& path) { return files.exists(path) && !files.exists(path / "."); }
@@ -81,11 +88,11 @@ StateDict tensors_of(const TorchDict& dict) {
     const auto* tensor = std::get_if<at::Tensor>(&value.value);
     if (name != nullptr && tensor != nullptr) state.emplace(*name, *tensor);
   }
-  const bool wrapped =
-      std::all_of(state.begin(), state.end(), [](const auto& e) { return e.first.starts_with(kModuleName); });
-  if (!wrapped) return state;
+  if (!is_wrapped(state)) return state;
   StateDict inner;
-  for (auto& [name, value] : state) inner.emplace(name.substr(kModuleName.size()), std::move(value));
+  for (auto& [name, value] : state) {
+    if (name != kAveragedCount) inner.emplace(name.substr(kModuleName.size()), std::move(value));
+  }
   return inner;
 }
 

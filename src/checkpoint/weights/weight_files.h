@@ -16,7 +16,11 @@ namespace lockstep::checkpoint {
 /// Throws: DataError; IoError.
 [[nodiscard]] TorchValue read_weight_file(FileSystem& files, const std::filesystem::path& path);
 
-/// Returns the tensors of a dict by name, without "module." if all names begin with it.
+/// The number of averaged models that PyTorch's AveragedModel.state_dict() has beside the entries module.*.
+inline constexpr const char* kAveragedCount = "n_averaged";
+
+/// Returns the tensors of a dict by name, without "module." if all names begin with it. An AveragedModel's count does
+/// not matter to that and is then left out.
 [[nodiscard]] StateDict tensors_of(const TorchDict& dict);
 
 }  // namespace lockstep::checkpoint
