@@ -14,13 +14,18 @@ namespace {
 
 // Work that is rare, or that one rank does while the other ranks wait for it.
 constexpr std::array<std::string_view, 3> kLongWork{"setup", "evaluate", "save"};
+// Long work whose length is no guide to the next one: a save may wait for the one that is being written.
+constexpr std::array<std::string_view, 2> kUneven{"setup", "save"};
 constexpr int kUsualTimes = 3;
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-bool is_long_work(const Section& section) {
-  return std::find(kLongWork.begin(), kLongWork.end(), section.name) != kLongWork.end();
+template <std::size_t kCount>
+bool is_one_of(const std::array<std::string_view, kCount>& names, const Section& section) {
+  return std::find(names.begin(), names.end(), section.name) != names.end();
 }
+
+bool is_long_work(const Section& section) { return is_one_of(kLongWork, section); }
 
 // Combines the ranks' facts about a name, which a rank's table may contain several times.
 SectionName known_of(const std::string& name, const std::vector<RankFacts>& ranks) {
@@ -82,7 +87,9 @@ SectionLimit limit_of(const Section& section, const WatchFacts& facts) {
   const SectionName known = known_of(section.name, facts.ranks);
   if (known.limit_ns != 0) return {.ns = std::max<std::int64_t>(known.limit_ns, 0), .is_set = true};
   const SectionRules& rules = facts.rules;
-  const std::int64_t least = is_long_work(section) ? std::max(rules.least_ns, rules.least_long_ns) : rules.least_ns;
+  const bool is_learned = known.longest_ns != 0 && !is_one_of(kUneven, section);
+  const bool has_long_limit = is_long_work(section) && !is_learned;
+  const std::int64_t least = has_long_limit ? std::max(rules.least_ns, rules.least_long_ns) : rules.least_ns;
   if (known.longest_ns == 0) return {.ns = std::max(least, timeout_of(facts.ranks))};
   return {.ns = std::max(least, rules.factor * known.longest_ns), .longest_ns = known.longest_ns};
 }

@@ -17,9 +17,9 @@ namespace lockstep::flight {
 
 /// The rules for the limit of a section without its own limit: `factor` times the longest section of that name on any
 /// rank of this host, and at least `least_ns`. If no section of that name has ended yet, the limit is the timeout of a
-/// collective, and at least `least_ns`. Long-running sections (setup, evaluate, save) have at least `least_long_ns`
-/// instead, however short the earlier ones were: a save in the background lasts a moment, unless the one before it is
-/// still being written.
+/// collective, and at least `least_ns`. The first long-running section of its name (setup, evaluate, save) has at
+/// least `least_long_ns` instead. Later setups and saves have so too, however short the earlier ones were: a save in
+/// the background lasts a moment, unless the one before it is still being written.
 struct SectionRules {
   int factor = 10;                                 ///< multiple of the longest section so far
   std::int64_t least_ns = 60'000'000'000;          ///< lowest limit: a minute

@@ -211,7 +211,7 @@ void describe_section_timeouts(ConfigFields& fields, TrainConfig::SectionTimeout
   add("section_timeout.backward", &limits.backward, "seconds for the backward pass");
   add("section_timeout.optimizer", &limits.optimizer, "seconds for the optimizer step");
   add("section_timeout.evaluate", &limits.evaluate,
-      "seconds an evaluation may go without progress; -1: ten times the longest so far, at least 1800");
+      "seconds an evaluation may go without progress; -1: 1800 for the first");
   add("section_timeout.save", &limits.save,
       "seconds for a checkpoint; -1: ten times the longest so far, at least 1800");
 }
