@@ -162,7 +162,8 @@ bool Trainer::Impl::find_complete() {
 std::vector<std::shared_ptr<RunSink>> Trainer::Impl::own_sinks() {
   std::vector<std::shared_ptr<RunSink>> own;
   if (run_.folder) {
-    own.push_back(std::make_shared<train::LogSink>(*run_.folder, config_.log_every_steps));
+    const bool repeats_epoch = run_.state.batch == run_.plan->sums.batches_per_epoch;
+    own.push_back(std::make_shared<train::LogSink>(*run_.folder, config_.log_every_steps, repeats_epoch));
     own.push_back(std::make_shared<train::FolderSink>(*run_.folder));
     own.push_back(std::make_shared<train::ConsoleSink>(config_, options_));
     if (const auto folder = train::tensorboard_folder(config_.tensorboard, run_.folder->path())) {

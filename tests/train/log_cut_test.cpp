@@ -71,7 +71,7 @@ TEST(LogCut, IsTheSameForPiecesOfAnySize) {
   for (std::size_t piece = 1; piece < 200; ++piece) {
     PiecewiseFiles files;
     const fs::path log = log_in(folder, std::string(kBegin) + kLater + kNote + kTorn);
-    const LogCut cut = cut_log(files, log, 2, piece);
+    const LogCut cut = cut_log(files, log, {.step = 2}, piece);
     EXPECT_TRUE(cut.replaced) << piece;
     EXPECT_EQ(cut.damaged, 1) << piece;
     EXPECT_EQ(content(log), std::string(kBegin) + kNote) << piece;
@@ -84,7 +84,7 @@ TEST(LogCut, WritesNothingIfEveryLineIsKept) {
   for (const std::string& text : {std::string(), std::string(kBegin) + kLater}) {
     PiecewiseFiles files;
     const fs::path log = log_in(folder, text);
-    EXPECT_FALSE(cut_log(files, log, 4, 16).replaced);
+    EXPECT_FALSE(cut_log(files, log, {.step = 4}, 16).replaced);
     EXPECT_EQ(files.created, 0);
     EXPECT_EQ(content(log), text);
   }
@@ -95,7 +95,7 @@ TEST(LogCut, GivesAWholeLastLineTheNewlineThatTheKillTook) {
   PiecewiseFiles files;
   const std::string whole = kBegin;
   const fs::path log = log_in(folder, whole.substr(0, whole.size() - 1));
-  const LogCut cut = cut_log(files, log, 2, 16);
+  const LogCut cut = cut_log(files, log, {.step = 2}, 16);
   EXPECT_TRUE(cut.replaced);
   EXPECT_EQ(cut.damaged, 0);
   EXPECT_EQ(content(log), whole);
@@ -107,7 +107,7 @@ TEST(LogCut, ThatFailsLeavesTheLogAlone) {
   files.renames = false;
   const std::string before = std::string(kBegin) + kLater;
   const fs::path log = log_in(folder, before);
-  EXPECT_THROW((void)cut_log(files, log, 2, 16), IoError);
+  EXPECT_THROW((void)cut_log(files, log, {.step = 2}, 16), IoError);
   EXPECT_EQ(content(log), before);
   EXPECT_THAT(FileSystem::system().list(folder.path()), ElementsAre("log.jsonl"));
 }

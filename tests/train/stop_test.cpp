@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -190,6 +191,34 @@ TEST(Stop, AtTheEndOfAnEpochLeavesItsLearningRateToTheNextProcess) {
   EXPECT_EQ(epochs, epochs_of(folder / "whole"));
   ASSERT_FALSE(epochs.empty());
   EXPECT_THAT(epochs.front(), HasSubstr("\"lr\": "));
+}
+
+/// Returns the number of lines of the run's log that report the end of an epoch after step 3.
+std::ptrdiff_t epochs_after_three(const fs::path& run) {
+  std::ifstream log(run / "log.jsonl");
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(log, line);) {
+    const bool is_epoch = line.find("\"event\": \"epoch\"") != std::string::npos;
+    if (is_epoch && line.find("\"step\": 3,") != std::string::npos) ++count;
+  }
+  return count;
+}
+
+TEST(Stop, AtTheEndOfAnEpochTheRepeatedEvaluationIsLoggedOnce) {
+  const TempDir folder;
+  const fs::path run = folder / "run";
+  EXPECT_EQ(train(alone(), run, kicked({.number = 12}, 0)).steps, 3) << "the first epoch's last step";
+  EXPECT_EQ(epochs_after_three(run), 0);
+  NoisyRun failing;
+  failing.config.checkpoint.every_steps = 0;
+  TrainerOptions options{.recipe = "noisy", .run_dir = run, .resume = "auto"};
+  options.sinks.push_back(run_callbacks({.on_step = [](const StepResult& step) {
+    if (step.step == 4) throw std::runtime_error("killed");
+  }}));
+  EXPECT_ANY_THROW((void)Trainer(alone(), failing.task, failing.config, options).fit());
+  EXPECT_EQ(epochs_after_three(run), 1);
+  EXPECT_EQ(train(alone(), run, {.resume = "auto"}).steps, 10);
+  EXPECT_EQ(epochs_after_three(run), 1) << "evaluated again, because nothing was saved since";
 }
 
 std::string variable(const char* name) { return std::getenv(name) == nullptr ? "" : std::getenv(name); }

@@ -198,36 +198,45 @@ constexpr const char* kLater = R"({"event": "step", "step": 3, "loss": 0.25}
 )";
 
 TEST(RunLog, LaterStepsEpochsAndResumesGoAndTheRestStays) {
-  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + kLater, 2);
+  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + kLater, {.step = 2});
   EXPECT_EQ(kept.text, kUpToTwo);
   EXPECT_EQ(kept.damaged, 0);
 }
 
+TEST(RunLog, TheEpochGoesWhoseEvaluationIsRepeated) {
+  const std::string steps = "{\"event\": \"step\", \"step\": 2}\n";
+  const std::string epoch =
+      "{\"event\": \"epoch\", \"step\": 2}\n{\"event\": \"report\", \"step\": 2, \"report\": {}}\n";
+  const std::string before = "{\"event\": \"epoch\", \"step\": 1}\n";
+  EXPECT_EQ(keep_log_up_to(before + steps + epoch, {.step = 2, .repeats_epoch = true}).text, before + steps);
+  EXPECT_EQ(keep_log_up_to(before + steps + epoch, {.step = 2}).text, before + steps + epoch);
+}
+
 TEST(RunLog, EventsWithoutAStepAreNoneOfALaterOne) {
   const std::string lines = "{\"event\": \"step\"}\n{\"step\": 7}\n{\"event\": \"epoch\", \"step\": \"7\"}\n";
-  EXPECT_EQ(keep_log_up_to(lines, 0).text, lines);
+  EXPECT_EQ(keep_log_up_to(lines, {.step = 0}).text, lines);
 }
 
 TEST(RunLog, ATornLastLineGoes) {
-  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + R"({"event": "step", "st)", 2);
+  const KeptLog kept = keep_log_up_to(std::string(kUpToTwo) + R"({"event": "step", "st)", {.step = 2});
   EXPECT_EQ(kept.text, kUpToTwo);
   EXPECT_EQ(kept.damaged, 1);
 }
 
 TEST(RunLog, AWholeLastLineGetsTheNewlineThatTheKillTook) {
   const std::string whole = kUpToTwo;
-  const KeptLog kept = keep_log_up_to(whole.substr(0, whole.size() - 1), 2);
+  const KeptLog kept = keep_log_up_to(whole.substr(0, whole.size() - 1), {.step = 2});
   EXPECT_EQ(kept.text, whole);
   EXPECT_EQ(kept.damaged, 0);
 }
 
 TEST(RunLog, WhatIsNoObjectIsCountedWhereverItStands) {
-  const KeptLog kept = keep_log_up_to("[1]\n\n" + std::string(kUpToTwo) + "{]\n", 2);
+  const KeptLog kept = keep_log_up_to("[1]\n\n" + std::string(kUpToTwo) + "{]\n", {.step = 2});
   EXPECT_EQ(kept.text, kUpToTwo);
   EXPECT_EQ(kept.damaged, 3);
 }
 
-TEST(RunLog, AnEmptyLogStaysEmpty) { EXPECT_EQ(keep_log_up_to("", 0).text, ""); }
+TEST(RunLog, AnEmptyLogStaysEmpty) { EXPECT_EQ(keep_log_up_to("", {.step = 0}).text, ""); }
 
 TEST(RunCurves, HaveTheFiguresOfStepsEpochsAndEvaluations) {
   const RunCurves run = run_of({step_line(2, "1.5"), step_line(4, "1.0"), kEpochLine});

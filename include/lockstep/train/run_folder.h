@@ -59,10 +59,11 @@ class RunFolder {
   void log(const std::vector<std::pair<std::string, std::string>>& entries);
 
   /// Prepares log.jsonl for a run that resumes from `step`. It removes the events of later steps
-  /// (view::keep_log_up_to()), so that each step occurs once. It also removes, with a note, lines that are not a JSON
-  /// object: a killed run leaves one at the end. The log is read in pieces, so it may be larger than memory.
-  /// Throws: IoError, with an unchanged log.
-  void drop_log_after(std::int64_t step);
+  /// (view::keep_log_up_to()), so that each step occurs once. With `repeats_epoch`, the run resumes before
+  /// the evaluation after that step, and the events of this evaluation go, too. It also removes, with a note, lines
+  /// that are not a JSON object: a killed run leaves one at the end. The log is read in pieces, so it may be larger
+  /// than memory. Throws: IoError, with an unchanged log.
+  void drop_log_after(std::int64_t step, bool repeats_epoch = false);
 
   /// Returns "runs/captcha-20261121-093000".
   [[nodiscard]] static std::filesystem::path default_path(const std::string& recipe);

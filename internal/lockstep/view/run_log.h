@@ -49,9 +49,16 @@ struct KeptLog {
   std::int64_t damaged = 0;  ///< number of lines that are not a JSON object
 };
 
-/// Returns `log` without the events "step", "epoch", "report" and "resume" after `step`, the events "refresh" at or
-/// after it, and lines that are not a JSON object. Every line of the result ends with a newline.
-[[nodiscard]] KeptLog keep_log_up_to(std::string_view log, std::int64_t step);
+/// The place from which a run resumes.
+struct LogPlace {
+  std::int64_t step = 0;       ///< the last step that is not repeated
+  bool repeats_epoch = false;  ///< that step is the last of an epoch, whose evaluation is repeated
+};
+
+/// Returns `log` without the events "step", "epoch", "report" and "resume" after the place, the events "refresh" at or
+/// after its step, and lines that are not a JSON object. If an evaluation is repeated, the events "epoch" and "report"
+/// of that step go, too. Every line of the result ends with a newline.
+[[nodiscard]] KeptLog keep_log_up_to(std::string_view log, const LogPlace& place);
 
 }  // namespace lockstep::view
 

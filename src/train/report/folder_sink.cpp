@@ -45,7 +45,7 @@ std::string summary_json(const RunEnd& event, const std::string& recipe) {
 
 void LogSink::on_start(const RunStart& event) {
   if (!event.folder_has_run) return;
-  folder_.drop_log_after(event.step);
+  folder_.drop_log_after(event.step, repeats_epoch_);
   if (event.step == 0) return;  // the run was too short to save anything
   folder_.log({{"event", "\"resume\""},
                {"step", std::to_string(event.step)},

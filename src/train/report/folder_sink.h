@@ -10,8 +10,10 @@ namespace lockstep::train {
 /// Writes log.jsonl on rank 0, with a line for each event of a curve or table. Throws: IoError from each event.
 class LogSink final : public RunSink {
  public:
-  /// `every_steps` is log_every_steps; 0 means no line for steps. Lifetime: `folder` outlives it.
-  LogSink(RunFolder& folder, std::int64_t every_steps) : folder_(folder), every_steps_(every_steps) {}
+  /// `every_steps` is log_every_steps; 0 means no line for steps. `repeats_epoch`: the run resumes after an epoch's
+  /// last step, before its evaluation, which an earlier process may have logged. Lifetime: `folder` outlives it.
+  LogSink(RunFolder& folder, std::int64_t every_steps, bool repeats_epoch)
+      : folder_(folder), every_steps_(every_steps), repeats_epoch_(repeats_epoch) {}
 
   void on_start(const RunStart& event) override;
   void on_step(const StepResult& event) override;
@@ -22,6 +24,7 @@ class LogSink final : public RunSink {
  private:
   RunFolder& folder_;
   std::int64_t every_steps_;
+  bool repeats_epoch_;
 };
 
 /// Writes a run's folder, on rank 0. Throws: IoError from each event.

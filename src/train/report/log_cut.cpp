@@ -61,14 +61,14 @@ void copy_begin(ReadableFile& from, std::uint64_t size, std::size_t piece, Writa
 }
 
 /// Writes the kept lines to `temporary`, which is created only if a line is dropped.
-LogCut write_kept(FileSystem& files, ReadableFile& log, const std::filesystem::path& temporary, std::int64_t step,
-                  std::size_t piece) {
+LogCut write_kept(FileSystem& files, ReadableFile& log, const std::filesystem::path& temporary,
+                  const view::LogPlace& place, std::size_t piece) {
   LogCut cut;
   std::unique_ptr<WritableFile> to;
   std::uint64_t same = 0;  // bytes before the first change
   LinePieces pieces(log, piece);
   for (std::string lines = pieces.next(); !lines.empty(); lines = pieces.next()) {
-    const view::KeptLog kept = view::keep_log_up_to(lines, step);
+    const view::KeptLog kept = view::keep_log_up_to(lines, place);
     cut.damaged += kept.damaged;
     if (!to && kept.text == lines) {
       same += lines.size();
@@ -87,11 +87,11 @@ LogCut write_kept(FileSystem& files, ReadableFile& log, const std::filesystem::p
 
 }  // namespace
 
-LogCut cut_log(FileSystem& files, const std::filesystem::path& path, std::int64_t step, std::size_t piece) {
+LogCut cut_log(FileSystem& files, const std::filesystem::path& path, const view::LogPlace& place, std::size_t piece) {
   const std::filesystem::path temporary = path.string() + fmt::format(".tmp-{}", ::getpid());
   LogCut cut;
   try {
-    cut = write_kept(files, *files.open(path), temporary, step, piece);
+    cut = write_kept(files, *files.open(path), temporary, place, piece);
     if (cut.replaced) files.rename(temporary, path);
   } catch (const Error&) {
     try {

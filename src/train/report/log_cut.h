@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "lockstep/base/file_system.h"
+#include "lockstep/view/run_log.h"
 
 namespace lockstep::train {
 
@@ -19,7 +20,7 @@ struct LogCut {
 /// Replaces the log `path` atomically by the lines that view::keep_log_up_to() keeps of it, unless it keeps all. The
 /// log may have any size: memory holds a few pieces of `piece` bytes, and the longest line. Blocks: for the disk.
 /// Throws: DataError if there is no such file; IoError. The log is then unchanged.
-[[nodiscard]] LogCut cut_log(FileSystem& files, const std::filesystem::path& path, std::int64_t step,
+[[nodiscard]] LogCut cut_log(FileSystem& files, const std::filesystem::path& path, const view::LogPlace& place,
                              std::size_t piece = std::size_t{1} << 20U);
 
 }  // namespace lockstep::train

@@ -254,11 +254,11 @@ void RunFolder::log(const std::vector<std::pair<std::string, std::string>>& entr
   append(log_, path_ / view::kRunLog, view::log_line(entries));
 }
 
-void RunFolder::drop_log_after(std::int64_t step) {
+void RunFolder::drop_log_after(std::int64_t step, bool repeats_epoch) {
   const fs::path path = path_ / view::kRunLog;
   train::LogCut cut;
   try {
-    cut = train::cut_log(FileSystem::system(), path, step);
+    cut = train::cut_log(FileSystem::system(), path, {.step = step, .repeats_epoch = repeats_epoch});
   } catch (const IoError& error) {
     refuse_unwritten(path, error);
   }

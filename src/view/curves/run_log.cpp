@@ -8,13 +8,14 @@
 namespace lockstep::view {
 namespace {
 
-bool is_later(const LogLine& line, std::int64_t last_step) {
+bool is_later(const LogLine& line, const LogPlace& place) {
   if (!line.step) return false;
   // This event comes after the step's checkpoint and before the next step.
-  if (line.event == "refresh") return *line.step >= last_step;
-  const bool is_counted =
-      line.event == "step" || line.event == "epoch" || line.event == "report" || line.event == "resume";
-  return is_counted && *line.step > last_step;
+  if (line.event == "refresh") return *line.step >= place.step;
+  const bool ends_epoch = line.event == "epoch" || line.event == "report";
+  if (ends_epoch && place.repeats_epoch) return *line.step >= place.step;
+  const bool is_counted = ends_epoch || line.event == "step" || line.event == "resume";
+  return is_counted && *line.step > place.step;
 }
 
 }  // namespace
@@ -37,12 +38,12 @@ std::optional<LogLine> parse_log_line(std::string_view text) {
   return line;
 }
 
-KeptLog keep_log_up_to(std::string_view log, std::int64_t step) {
+KeptLog keep_log_up_to(std::string_view log, const LogPlace& place) {
   KeptLog kept;
   each_line(log, [&](std::string_view text) {
     const auto line = parse_log_line(text);
     if (!line) ++kept.damaged;
-    if (line && !is_later(*line, step)) kept.text.append(text).append("\n");
+    if (line && !is_later(*line, place)) kept.text.append(text).append("\n");
   });
   return kept;
 }
