@@ -102,6 +102,7 @@ cli::CommandText run_help() {
           {"Exit code",
            {{"0", "every rank exited with 0"},
             {"N", "the exit code of the rank that failed first"},
+            {"1", "with --hosts, also for a rank's code 126, 127 or 255, which there mean that ssh or a host failed"},
             {"128 + N", "signal N ended the rank that failed first, or lockstep run itself"},
             {"69", "the system allows too few open files or processes for the ranks, or does not have enough memory"},
             {"71",
@@ -386,6 +387,13 @@ void show_page(const RunOptions& given) {
   show_page_of_run(given.dashboard.empty() ? "0" : given.dashboard, given.log_dir);
 }
 
+// Returns the code with which a launcher that --hosts started ends. The codes of ssh and of a shell mean a lost host or
+// a missing launcher, so the launcher does not pass them on; its report of the failure names the rank's own code.
+int code_beside_ssh(int code) {
+  const bool is_taken = code == 255 || code == 126 || code == 127;
+  return is_taken ? 1 : code;
+}
+
 }  // namespace
 
 int cmd_run(int argc, char** argv) {
@@ -420,7 +428,8 @@ int cmd_run(int argc, char** argv) {
   tell_of_unneeded(app);
   if (app.get_option("--dashboard")->count() > 0) show_page(given);
   warn_of_address_space(blas_threads(options.processes > 1));
-  return run_agent(options);
+  const int code = run_agent(options);
+  return given.has_orders_on_input ? code_beside_ssh(code) : code;
 }
 
 }  // namespace lockstep::apps

@@ -102,6 +102,15 @@ class HostsCommand(unittest.TestCase):
         self.assertTrue(all(line.startswith(self.network.address(1)) for line in end.splitlines()[1:]), errors)
         self.assert_nothing_is_left()
 
+    def test_a_rank_that_ends_with_the_code_of_a_failed_ssh_is_not_a_lost_host(self):
+        for own in (126, 255):
+            code, _, errors = self.run_hosts(self.hosts("", ""), ["sh", "-c", f"[ $RANK = 0 ] || exit {own}; exec sleep 1000"])
+            self.assertEqual(code, 1, errors)
+            self.assertIn("rank 1 failed", errors)
+            self.assertIn(f"exit code {own}", errors)
+            self.assertNotIn("could not be reached", errors)
+            self.assertNotIn("install the same Lockstep there", errors)
+
     def test_ctrl_c_ends_all_hosts(self):
         process = self.start(self.hosts("", ""), WAIT)
         self.wait_until_ready(process, 2)
@@ -142,7 +151,7 @@ class HostsCommand(unittest.TestCase):
 
     def test_a_range_completes_the_job_after_a_host_has_left(self):
         program = ["sh", "-c", "echo ready; [ $WORLD_SIZE = 2 ] || exec sleep 1000"]
-        process = self.start(self.hosts("", "", ""), program, "--nnodes", "2:3")
+        process = self.start(self.hosts("", "", ""), program, "--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=10")
         self.wait_until_ready(process, 3)
         os.kill(self.launcher(2), signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
