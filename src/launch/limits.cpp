@@ -24,16 +24,32 @@ std::uint64_t count_open() {
   return static_cast<std::uint64_t>(std::distance(std::filesystem::begin(entries), std::filesystem::end(entries)));
 }
 
+constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends and the stub's copies
+
+void raise_file_limit_to(std::uint64_t needed) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const std::uint64_t wanted = choose_file_limit({.soft = limit.rlim_cur, .hard = limit.rlim_max}, needed);
+  if (wanted == limit.rlim_cur) return;
+  limit.rlim_cur = wanted;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now) {
-  constexpr std::uint64_t kOfARank = 5;          // a socket to its stub, two streams, two log files
-  constexpr std::uint64_t kWhileOneStarts = 12;  // the other ends and the stub's copies
+  constexpr std::uint64_t kOfARank = 5;  // a socket to its stub, two streams, two log files
   constexpr std::uint64_t kOwn = 13;  // store and client, signals, a watcher, the log folder's lock, files being read
   constexpr std::uint64_t kInTheStore = 3;  // a rank's connections to the store
   const auto here = static_cast<std::uint64_t>(options.processes);
   const std::uint64_t served = options.node_rank <= 0 ? here * static_cast<std::uint64_t>(options.nodes) : 0;
   return open_now + kOfARank * here + kWhileOneStarts + kOwn + kInTheStore * served;
+}
+
+std::uint64_t files_needed_for_hosts(std::size_t hosts, std::uint64_t open_now) {
+  constexpr std::uint64_t kOfAHost = 4;  // a socket to the stub of its ssh, two streams, the orders
+  constexpr std::uint64_t kOwn = 6;      // signals, and files being read
+  return open_now + kOfAHost * static_cast<std::uint64_t>(hosts) + kWhileOneStarts + kOwn;
 }
 
 std::uint64_t choose_file_limit(const FileLimit& limit, std::uint64_t needed) {
@@ -57,15 +73,9 @@ std::string cpu_limit_words() {
       text::duration(static_cast<double>(limit.rlim_max)));
 }
 
-void raise_file_limit(const AgentOptions& options) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const std::uint64_t wanted =
-      choose_file_limit({.soft = limit.rlim_cur, .hard = limit.rlim_max}, files_needed(options, count_open()));
-  if (wanted == limit.rlim_cur) return;
-  limit.rlim_cur = wanted;
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
+void raise_file_limit(const AgentOptions& options) { raise_file_limit_to(files_needed(options, count_open())); }
+
+void raise_file_limit_for_hosts(std::size_t hosts) { raise_file_limit_to(files_needed_for_hosts(hosts, count_open())); }
 
 int with_shortages_named(const std::function<int()>& body) {
   try {

@@ -3,8 +3,10 @@
 // error instead of half a group.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "lockstep/launch/agent.h"
 
@@ -12,6 +14,10 @@ namespace lockstep::launch {
 
 /// Returns the number of file descriptors that this agent will need at once if `open_now` are open already.
 [[nodiscard]] std::uint64_t files_needed(const AgentOptions& options, std::uint64_t open_now);
+
+/// Returns the number of file descriptors that run_hosts() will need at once for `hosts` hosts if `open_now` are open
+/// already.
+[[nodiscard]] std::uint64_t files_needed_for_hosts(std::size_t hosts, std::uint64_t open_now);
 
 struct FileLimit {
   std::uint64_t soft = 0;
@@ -28,6 +34,9 @@ struct FileLimit {
 
 /// Raises this process's soft limit on open files, which its workers inherit. Throws: ResourceError.
 void raise_file_limit(const AgentOptions& options);
+
+/// Does the same for run_hosts(), which starts a launcher on each of `hosts` hosts. Throws: ResourceError.
+void raise_file_limit_for_hosts(std::size_t hosts);
 
 /// Runs `body`, turning a failure to start a thread or to allocate memory into a ResourceError.
 int with_shortages_named(const std::function<int()>& body);

@@ -56,6 +56,11 @@ TEST(FileLimit, TheNodeThatServesTheStoreNeedsSomeForEveryRankOfTheJob) {
   EXPECT_LT(files_needed(second, 4), files_needed(one, 4));
 }
 
+TEST(FileLimit, ARunOverHostsNeedsSomeForEachHost) {
+  EXPECT_GE(launch::files_needed_for_hosts(300, 4), 4 + 4 * 300U);
+  EXPECT_LT(launch::files_needed_for_hosts(1, 4), 32U);
+}
+
 class Limits : public ::testing::Test {
  protected:
   // `setting`: a shell command to run before the launcher starts, such as "ulimit -n 20".

@@ -52,10 +52,11 @@ struct HostsOptions {
 /// is below the number of hosts, the code is 0 if at least that many launchers ended with 0. This machine's launcher
 /// does not need ssh. Lines get their host's name as a prefix; a message from several launchers is shown once.
 ///
+/// It raises this process's soft limit on open files, which the launcher on this machine and each ssh inherit.
 /// Blocks:      until every launcher has ended. Each launcher ends when its standard input closes.
 /// Thread-safe: no; call it from one thread.
 /// Throws:      UsageError if ssh is not found, or if `environment` is larger than a pipe; ResourceError if no process
-///              can be started.
+///              can be started, or if the hard limit on open files is too low for the hosts.
 [[nodiscard]] int run_hosts(const HostsOptions& options);
 
 /// For a launcher that run_hosts() started. Reads the token, the first line of standard input, then NAME=VALUE lines,

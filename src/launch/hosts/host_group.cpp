@@ -16,6 +16,7 @@
 #include "launch/event_loop.h"
 #include "launch/failure.h"
 #include "launch/hosts/host_command.h"
+#include "launch/limits.h"
 #include "launch/nodes/addresses.h"
 #include "launch/program.h"
 #include "launch/worker_env.h"
@@ -267,6 +268,7 @@ int run_hosts(const HostsOptions& options) {
   for (const HostLauncher& launcher : options.launchers) {
     if (!launch::is_own(address_of(launcher.host))) (void)launch::find_program(options.ssh[0]);
   }
+  launch::raise_file_limit_for_hosts(options.launchers.size());
   return launch::HostGroup(options).run();
 }
 
