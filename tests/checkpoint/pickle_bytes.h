@@ -60,6 +60,7 @@ struct PickledTensor {
   std::int64_t offset = 0;
   std::vector<std::int64_t> sizes = {2, 3};
   std::vector<std::int64_t> strides = {3, 1};
+  std::string metadata = {};  ///< the bytes of one more argument, or none
 };
 
 inline std::string pickled_counts(const std::vector<std::int64_t>& counts) {
@@ -72,7 +73,8 @@ inline std::string pickled_tensor(const PickledTensor& tensor) {
   return pickled_name("torch._utils", "_rebuild_tensor_v2") + "((" + pickled_text("storage") +
          pickled_name("torch", tensor.storage_class) + pickled_text(tensor.key) + pickled_text("cpu") +
          pickled_integer(tensor.elements) + "tQ" + pickled_integer(tensor.offset) + pickled_counts(tensor.sizes) +
-         pickled_counts(tensor.strides) + "\x89" + pickled_name("collections", "OrderedDict") + ")RtR";
+         pickled_counts(tensor.strides) + "\x89" + pickled_name("collections", "OrderedDict") + ")R" + tensor.metadata +
+         "tR";
 }
 
 }  // namespace lockstep::test

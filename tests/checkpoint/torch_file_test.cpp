@@ -3,8 +3,10 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/imag.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/view_as_complex.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -189,6 +191,26 @@ TEST(TorchFile, ReadsBackWhatItWrote) {
   EXPECT_EQ(list[4].value.index(), 0U);
 }
 
+TEST(TorchFile, ViewsThatConjugateOrNegateAreWrittenWithTheirOwnValues) {
+  const test::TempDir folder;
+  const at::Tensor plain = at::view_as_complex(at::arange(6, at::kFloat).reshape({3, 2}));
+  const at::Tensor conjugated = plain.conj();
+  ASSERT_TRUE(conjugated.is_conj());
+  ASSERT_TRUE(at::imag(conjugated).is_neg());
+  const TorchValue written{TorchDict{{"a", {plain}},
+                                     {"b", {conjugated}},
+                                     {"c", {at::imag(plain)}},
+                                     {"d", {at::imag(conjugated)}},
+                                     {"e", {conjugated}}}};
+  write_torch_file(FileSystem::system(), folder / "x.pth", written);
+  const TorchValue back = read(folder / "x.pth");
+  EXPECT_TRUE(at::equal(in<at::Tensor>(back, "a"), plain));
+  EXPECT_TRUE(at::equal(in<at::Tensor>(back, "b"), conjugated.resolve_conj()));
+  EXPECT_TRUE(at::equal(in<at::Tensor>(back, "c"), at::imag(plain)));
+  EXPECT_TRUE(at::equal(in<at::Tensor>(back, "d"), at::imag(conjugated).resolve_neg()));
+  EXPECT_EQ(in<at::Tensor>(back, "b").data_ptr(), in<at::Tensor>(back, "e").data_ptr());
+}
+
 TEST(TorchFile, WhatCannotBeSavedIsNamed) {
   const test::TempDir folder;
   const TorchValue sparse{TorchDict{{"model", {TorchDict{{"w", {at::ones({2}).to_sparse()}}}}}}};
@@ -339,6 +361,19 @@ TEST(Pickle, RefusesTensorsThatLeaveTheirStorage) {
   EXPECT_THAT(tensor({.storage_class = "QInt8Storage"}), HasSubstr("the name \"torch.QInt8Storage\""));
   EXPECT_EQ(tensor({.offset = 6, .sizes = {0, 3}}), "taken");
   EXPECT_THAT(tensor({.offset = 7, .sizes = {0, 3}}), HasSubstr("reaches to element 7"));
+}
+
+TEST(Pickle, RefusesViewsThatConjugateOrNegateTheirStorage) {
+  const auto tensor = [](const std::string& metadata) {
+    return refusal(pickle_of(pickled_tensor({.metadata = metadata})));
+  };
+  for (const std::string bit : {"conj", "neg"}) {
+    EXPECT_THAT(tensor("}" + pickled_text(bit) + "\x88s"),
+                HasSubstr("a conjugated or negated view: save tensor.resolve_conj()"));
+  }
+  EXPECT_THAT(tensor("\x88"), HasSubstr("a conjugated or negated view"));
+  EXPECT_EQ(tensor("}"), "taken");
+  EXPECT_EQ(tensor("N"), "taken");
 }
 
 TEST(Pickle, RefusesOneStorageOfTwoSizes) {

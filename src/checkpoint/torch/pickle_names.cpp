@@ -82,12 +82,23 @@ Result<PickleId> add_tensor(Pickle& pickle, PickleTensor tensor) {
   return add_pickle_node(pickle, std::move(node));
 }
 
+/// Returns true if the argument after the first `count` is there and not empty: PyTorch's {"conj": True, "neg": True}
+/// of a view that conjugates or negates its storage.
+bool has_metadata(const Pickle& pickle, const PickleNode& arguments, std::size_t count) {
+  if (arguments.items.size() <= count) return false;
+  const PickleNode& metadata = item_of(pickle, arguments, count);
+  return metadata.kind != PickleKind::kNone && !(metadata.kind == PickleKind::kDict && metadata.items.empty());
+}
+
 /// The arguments are (storage, offset, sizes, strides, ...). In version 3 the storage's size is in bytes, and the
-/// seventh argument is the dtype.
+/// seventh argument is the dtype. The last argument of versions 2 and 3, which may be missing, is the metadata.
 Result<PickleId> rebuild_tensor(Pickle& pickle, PickleName version, const PickleNode& arguments) {
   const std::size_t least = version == PickleName::kRebuildTensor ? 4 : version == PickleName::kRebuildTensorV2 ? 6 : 7;
   if (arguments.items.size() < least || arguments.items.size() > least + 1) {
     return Failure{fmt::format("a tensor of {} parts", arguments.items.size())};
+  }
+  if (version != PickleName::kRebuildTensor && has_metadata(pickle, arguments, least)) {
+    return Failure{"a conjugated or negated view: save tensor.resolve_conj().resolve_neg() in its place"};
   }
   const PickleNode& storage = item_of(pickle, arguments, 0);
   const PickleNode& offset = item_of(pickle, arguments, 1);

@@ -17,6 +17,10 @@ using namespace checkpoint;  // NOLINT(google-build-using-namespace): this file 
 
 namespace {
 
+/// Identifies a tensor under any of its names: data, type, sizes, strides, and whether it conjugates or negates them.
+using PlaceKey =
+    std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>, bool, bool>;
+
 /// Writes the pickle, and records the storages that it names, in order.
 class TorchPickler {
  public:
@@ -30,8 +34,7 @@ class TorchPickler {
 
   PickleWriter pickle_;
   std::vector<at::Tensor> storages_;
-  std::map<std::tuple<const void*, at::ScalarType, std::vector<std::int64_t>, std::vector<std::int64_t>>, std::size_t>
-      places_;
+  std::map<PlaceKey, std::size_t> places_;
 };
 
 ElementType savable_type(const at::Tensor& tensor, const std::string& path) {
@@ -48,8 +51,8 @@ ElementType savable_type(const at::Tensor& tensor, const std::string& path) {
 
 /// Returns the index of the tensor's storage. A tensor with two names has one storage, so tied weights stay tied.
 std::size_t TorchPickler::place_of(const at::Tensor& tensor) {
-  auto key = std::make_tuple(static_cast<const void*>(tensor.data_ptr()), tensor.scalar_type(), tensor.sizes().vec(),
-                             tensor.strides().vec());
+  PlaceKey key{tensor.data_ptr(),      tensor.scalar_type(), tensor.sizes().vec(),
+               tensor.strides().vec(), tensor.is_conj(),     tensor.is_neg()};
   const auto [entry, is_new] = places_.emplace(std::move(key), storages_.size());
   if (is_new) storages_.push_back(tensor);
   return entry->second;
