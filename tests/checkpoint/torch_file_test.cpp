@@ -113,6 +113,13 @@ TEST(TorchFile, ReadsEveryTypeAndEveryStride) {
   EXPECT_EQ(in<at::Tensor>(all, "transposed").data_ptr<float>() + 5, in<at::Tensor>(all, "shifted").data_ptr<float>());
 }
 
+TEST(TorchFile, ReadsAFileWhoseNameHasAColon) {  // torch.save("a:b.pth") names the members a:b/...
+  const test::TempDir folder;
+  const std::string storage(24, '\0');
+  write(folder / "a:b.pth", test::zip_of({{"a:b/data.pkl", pickle_of(pickled_tensor({}))}, {"a:b/data/0", storage}}));
+  EXPECT_EQ(std::get<at::Tensor>(read(folder / "a:b.pth").value).numel(), 6);
+}
+
 TEST(TorchFile, ReadsPickleProtocolFour) {
   const TorchValue all = golden("protocol4.pth");
   EXPECT_EQ(in<at::Tensor>(all, "a").numel(), 3);
@@ -533,7 +540,7 @@ TEST(Zip, RefusesSizesThatTheFileDoesNotHave) {
 }
 
 TEST(Zip, RefusesNamesThatLeaveTheFolder) {
-  for (const std::string name : {"/etc/passwd", "../x", "a/../../x", "C:x", "a\\b", ""}) {
+  for (const std::string name : {"/etc/passwd", "../x", "a/../../x", "a\\b", ""}) {
     EXPECT_THAT(refusal(zip_of({{name, "x"}})), HasSubstr("a member has the invalid name")) << name;
   }
   EXPECT_EQ(refusal(zip_of({{"a..b/...", "x"}})), "taken");

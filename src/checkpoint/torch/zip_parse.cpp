@@ -81,8 +81,10 @@ Result<ZipDirectory> find_directory(std::string_view file) {
   return directory;
 }
 
+/// A colon is allowed, because torch.save puts the file's own name in front of each member's. No member's name is ever
+/// used as a path.
 bool is_safe_name(std::string_view name) {
-  const auto is_refused = [](unsigned char c) { return c < 0x20 || c == 0x7F || c == '\\' || c == ':'; };
+  const auto is_refused = [](unsigned char c) { return c < 0x20 || c == 0x7F || c == '\\'; };
   if (name.empty() || name.front() == '/' || std::any_of(name.begin(), name.end(), is_refused)) return false;
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t slash = std::min(name.find('/', at), name.size());
