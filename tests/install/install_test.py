@@ -275,6 +275,41 @@ def new_project(case, kind):
     print(f"a change of one line compiled and started in {time.monotonic() - begin:.1f} s")
 
 
+def new_configured(case):
+    """lockstep new: every source is compiled, and a missing Lockstep is explained. A stub takes the place of Lockstep."""
+    project = case.folder / "shapes"
+    run(case.build / "bin/lockstep", "new", "shapes", "--from", "loop", "--folder", project)
+    (project / "src/domain.cpp").write_text("int of_domain() { return 1; }\n")
+    package, sources = case.prefix / "lib/cmake/Lockstep", case.folder / "lockstep"
+    stub = "add_library(lockstep INTERFACE)\nadd_library(lockstep::lockstep ALIAS lockstep)\n"
+    for folder, name in ((package, "LockstepConfig.cmake"), (sources, "CMakeLists.txt")):
+        folder.mkdir(parents=True)
+        (folder / name).write_text(stub)
+    version = package / "LockstepConfigVersion.cmake"
+    version.write_text("set(PACKAGE_VERSION 9.8)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
+
+    def configure(name, *options, ok=True):
+        said = run("cmake", "-S", project, "-B", case.folder / name, "-G", "Ninja", "-D", "PRECOMPILE_TORCH=OFF",
+                   "-D", "CMAKE_CXX_COMPILER_FORCED=ON", *options, cwd=case.folder, ok=ok).stdout
+        return re.sub(r"\s+", " ", said)
+
+    prefix, absent = f"CMAKE_PREFIX_PATH={case.prefix}", "CMAKE_DISABLE_FIND_PACKAGE_Lockstep=ON"
+    configure("whole", "-D", prefix)
+    rules = (case.folder / "whole/build.ninja").read_text()
+    assert "src/domain.cpp.o: CXX_COMPILER__shapes_parts" in rules, rules
+    assert "src/main.cpp.o: CXX_COMPILER__shapes_parts" not in rules, rules
+    configure("fetched", "-D", absent, "-D", "LOCKSTEP_REPOSITORY=../lockstep")
+    assert "`lockstep cmake-dir` prints" in configure("missing", "-D", absent, ok=False)
+    compatible = version.read_text()
+    version.write_text("set(PACKAGE_VERSION 9.8)\n")
+    said = configure("other", "-D", prefix, ok=False)
+    assert "Found but not usable" in said and "(version 9.8)" in said, said
+    version.write_text(compatible)
+    (package / "LockstepConfig.cmake").write_text(
+        'set(Lockstep_FOUND FALSE)\nset(Lockstep_NOT_FOUND_MESSAGE "fmt is missing")\n')
+    assert "fmt is missing" in configure("torn", "-D", prefix, ok=False)
+
+
 def new_trainer(case):
     new_project(case, "trainer")
 
@@ -289,7 +324,7 @@ def new_recipe(case):
 
 CASES = {function.__name__: function
          for function in (static, shared, pkg_config, subdirectory, subdirectory_whole, exported, newer_torch, gpu_of_python,
-                          refused, new_trainer, new_loop, new_recipe)}
+                          refused, new_configured, new_trainer, new_loop, new_recipe)}
 
 
 def main():
