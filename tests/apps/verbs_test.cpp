@@ -148,7 +148,7 @@ TEST(NewProject, NamesThePackagesOfToolsThatAreMissing) {
 }
 
 TEST(NewProject, RefusesNamesThatCannotBeAProgramAndATarget) {
-  for (const char* name : {"", "7up", "a b", "../x", "test", "lockstep", "naïve"}) {
+  for (const char* name : {"", "7up", "a b", "../x", "test", "try", "data_test", "edit_cache", "lockstep", "naïve"}) {
     EXPECT_THROW(check_project({.name = name}), UsageError) << name;
   }
   check_project({.name = "my-digits_2"});

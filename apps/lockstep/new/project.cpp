@@ -103,8 +103,9 @@ void check_project(const NewProject& project) {
     throw UsageError(fmt::format("'{}' cannot be the name of a project", project.name),
                      "start with a letter, and use at most 64 letters, digits, '_' and '-'");
   }
-  static const std::vector<std::string> kTaken{"all",     "clean", "help",    "install", "lockstep", "package",
-                                               "release", "test",  "rebuild", "data",    "train",    "torch"};
+  static const std::vector<std::string> kTaken{
+      "all",  "clean", "help",  "install", "lockstep",  "package",   "release",    "test",         "rebuild",
+      "data", "train", "torch", "try",     "data_test", "task_test", "edit_cache", "rebuild_cache"};
   if (std::find(kTaken.begin(), kTaken.end(), project.name) != kTaken.end()) {
     throw UsageError(fmt::format("the name '{}' is reserved by CMake or Lockstep", project.name),
                      fmt::format("choose another name, such as my_{}", project.name));
