@@ -77,6 +77,12 @@ int connect_to(const addrinfo& address, TimePoint deadline, UniqueFd& out) {
   return 0;
 }
 
+int count_addresses(const addrinfo* addresses) {
+  int number = 0;
+  for (; addresses != nullptr; addresses = addresses->ai_next) ++number;
+  return number;
+}
+
 }  // namespace
 
 Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, TimePoint deadline) {
@@ -90,9 +96,11 @@ Result<Socket> Socket::connect(const std::string& host, std::uint16_t port, Time
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
   int error = ECONNREFUSED;
-  for (const addrinfo* address = found; address != nullptr; address = address->ai_next) {
+  int left = count_addresses(found);
+  for (const addrinfo* address = found; address != nullptr; address = address->ai_next, --left) {
     UniqueFd fd;
-    error = connect_to(*address, deadline, fd);
+    const TimePoint now = AwakeClock::instance().now();
+    error = connect_to(*address, now + (deadline - now) / left, fd);
     if (error == 0) return Socket(std::move(fd));
   }
   // Waiting does not bring the loopback interface up.

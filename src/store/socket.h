@@ -22,7 +22,8 @@ enum class Outcome { kDone, kLate, kGone, kForeign };
 class Socket {
  public:
   explicit Socket(UniqueFd fd) : fd_(std::move(fd)) {}
-  /// Tries every address of `host` once. A failure carries the system's message.
+  /// Tries every address of `host` once. Each address gets an equal share of the time that is left, since a firewall
+  /// may drop the packets to one of them. A failure carries the system's message about the last address.
   static Result<Socket> connect(const std::string& host, std::uint16_t port, TimePoint deadline);
 
   /// Encrypts all later bytes. Also returns kGone for an untrusted certificate: distrust() has the reason.
