@@ -453,6 +453,15 @@ TEST(Commands, QuietNewWritesAProjectAndPrintsNothing) {
   EXPECT_THAT(lockstep({"new", "shapes"}, folder.path()).out, HasSubstr("shapes is ready. Next:\n\n  cd shapes\n"));
 }
 
+TEST(Commands, NewNamesTheCMakePackageThatABuildFolderLacksAndQuotesItsFolder) {
+  const TempDir folder;
+  const ProcessResult made = lockstep({"new", "digits", "--folder", "my work"}, folder.path());
+  EXPECT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("  cd 'my work'\n"));
+  EXPECT_THAT(made.out, HasSubstr("  # there is no Lockstep CMake package next to "));
+  EXPECT_THAT(made.out, HasSubstr("liblockstep-dev"));
+}
+
 /// Returns the end of a bash line in which $L is the command.
 ProcessResult bash(const std::string& line) {
   return run_process({.command = {"bash", "-c", line}, .environment = {{"L", lockstep_path()}}}, kTrainingPatience);

@@ -138,6 +138,15 @@ TEST(NewProject, ALoopHasNoSettingsFile) {
   EXPECT_THAT(next_commands({.name = "digits", .from = "loop"}).back(), Not(HasSubstr("config.yml")));
 }
 
+TEST(NewProject, NamesThePrefixOfLockstepToCMakeUnlessItSearchesThere) {
+  const auto configure = [](const std::string& prefix) { return next_commands({.name = "digits"}, prefix).front(); };
+  EXPECT_THAT(configure("/home/ann/env/lib/python3.12/site-packages/lockstep"),
+              HasSubstr("cmake --preset release -D CMAKE_PREFIX_PATH=\"$(lockstep cmake-dir)\" && "));
+  for (const char* prefix : {"/usr", "/usr/local", ""}) {
+    EXPECT_THAT(configure(prefix), Not(HasSubstr("CMAKE_PREFIX_PATH"))) << prefix;
+  }
+}
+
 TEST(NewProject, NamesThePackagesOfToolsThatAreMissing) {
   const test::TempDir home;
   std::ofstream(home.path() / "cmake") << "";

@@ -8,8 +8,10 @@
 #include "lockstep/base/env.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_system.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/standard_streams.h"
 #include "lockstep/base/text.h"
+#include "lockstep/installation.h"
 #include "lockstep/new/project.h"
 #include "lockstep/verbs.h"
 
@@ -54,6 +56,20 @@ void write_project(FileSystem& files, const fs::path& folder, const NewProject& 
   }
 }
 
+/// Prints the commands to type next. If this command has no CMake package, a comment names what installs one.
+void print_next(const NewProject& project, const fs::path& folder) {
+  print_to(stdout, "{} is ready. Next:\n\n  cd {}\n", folder.string(), text::shell_word(folder.string()));
+  const auto missing = missing_packages(env::get("PATH").value_or(""));
+  if (!missing.empty()) print_to(stdout, "  sudo apt install {}\n", text::join(missing, " "));
+  std::string prefix;
+  try {
+    prefix = cmake_folder_of(this_program()).string();
+  } catch (const ResourceError& error) {
+    print_to(stdout, "  # {}\n  # {}\n", error.message(), error.hint());
+  }
+  for (const std::string& command : next_commands(project, prefix)) print_to(stdout, "  {}\n", command);
+}
+
 }  // namespace
 
 int cmd_new(int argc, char** argv) {
@@ -68,11 +84,7 @@ int cmd_new(int argc, char** argv) {
   } catch (const fs::filesystem_error& error) {
     throw IoError(fmt::format("cannot write {}: {}", folder.string(), error.code().message()));
   }
-  if (env::get("LOCKSTEP_QUIET").value_or("0") != "0") return 0;
-  print_to(stdout, "{} is ready. Next:\n\n  cd {}\n", folder.string(), folder.string());
-  const auto missing = missing_packages(env::get("PATH").value_or(""));
-  if (!missing.empty()) print_to(stdout, "  sudo apt install {}\n", text::join(missing, " "));
-  for (const std::string& command : next_commands(words.project)) print_to(stdout, "  {}\n", command);
+  if (env::get("LOCKSTEP_QUIET").value_or("0") == "0") print_next(words.project, folder);
   return 0;
 }
 

@@ -133,8 +133,11 @@ std::map<std::string, std::string> project_files(const NewProject& project) {
   return files;
 }
 
-std::vector<std::string> next_commands(const NewProject& project) {
-  std::vector<std::string> commands = {"cmake --preset release && cmake --build --preset release"};
+std::vector<std::string> next_commands(const NewProject& project, const std::string& prefix) {
+  const bool is_searched = prefix.empty() || prefix == "/usr" || prefix == "/usr/local";
+  std::vector<std::string> commands = {
+      fmt::format("cmake --preset release{} && cmake --build --preset release",
+                  is_searched ? "" : " -D CMAKE_PREFIX_PATH=\"$(lockstep cmake-dir)\"")};
   const std::string program = "build/release/" + project.name;
   if (project.from == "recipe") {
     for (const char* words : {"train --count 3000 --seed 1", "test --count 200 --seed 2"}) {

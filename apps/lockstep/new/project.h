@@ -23,8 +23,9 @@ void check_project(const NewProject& project);
 /// The files' contents, by path in the project's folder ("src/main.cpp").
 [[nodiscard]] std::map<std::string, std::string> project_files(const NewProject& project);
 
-/// The commands to type next, in the project's folder.
-[[nodiscard]] std::vector<std::string> next_commands(const NewProject& project);
+/// The commands to type next, in the project's folder. `prefix`: the folder of Lockstep's CMake package; empty:
+/// unknown. CMake searches /usr and /usr/local itself and needs an option for any other prefix.
+[[nodiscard]] std::vector<std::string> next_commands(const NewProject& project, const std::string& prefix = "");
 
 /// Returns the Debian packages of the compiler, CMake and Ninja, except those found in the folders of `path` (a PATH).
 [[nodiscard]] std::vector<std::string> missing_packages(const std::string& path);
