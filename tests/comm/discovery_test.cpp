@@ -13,6 +13,7 @@
 #include <atomic>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "comm/addresses/address_file.h"
 #include "comm/addresses/dist_url.h"
@@ -412,6 +413,14 @@ TEST(DistUrl, OfAFileNamesThePath) {
   EXPECT_EQ(plan.info.rank, 1);
   EXPECT_EQ(plan_world({.url = "file:///x?host=10.0.0.5", .rank = "0", .world_size = "2"}, {}).host, "10.0.0.5");
   EXPECT_EQ(plan_world({.url = "file:///x", .rank = "0", .world_size = "1"}, {}).store, StoreKind::kNone);
+}
+
+TEST(DistUrl, OfAFilePublishesAnAddressThatOtherHostsReach) {
+  using Addresses = std::vector<std::string>;
+  EXPECT_EQ(comm::reachable_address(Addresses{"127.0.1.1", "10.0.0.5"}), "10.0.0.5") << "/etc/hosts of Debian";
+  EXPECT_EQ(comm::reachable_address(Addresses{"10.0.0.5", "10.1.0.5"}), "10.0.0.5");
+  EXPECT_EQ(comm::reachable_address(Addresses{"", "169.254.0.1", "fe80::5%eth0", "::1", "fd00::5"}), "fd00::5");
+  EXPECT_EQ(comm::reachable_address(Addresses{"127.0.0.1", "::1"}), std::nullopt);
 }
 
 TEST(DistUrl, ThatSaysTooLittleIsAnErrorThatSaysWhat) {

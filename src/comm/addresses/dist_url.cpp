@@ -14,6 +14,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/text.h"
 #include "lockstep/store/host_brackets.h"
+#include "lockstep/store/interface_choice.h"
 
 namespace lockstep::comm {
 namespace {
@@ -102,6 +103,25 @@ WorldPlan plan_from_environment(const DistArguments& arguments, const Environmen
   return plan;
 }
 
+/// Returns the IPv4 addresses to which the name of this host resolves. On Debian and Ubuntu this is often 127.0.1.1.
+std::vector<std::string> addresses_of_own_name() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof(name) - 1);
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    char text[NI_MAXHOST] = {};
+    getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
+    addresses.emplace_back(text);
+  }
+  return addresses;
+}
+
 }  // namespace
 
 WorldPlan plan_world(const DistArguments& arguments, const Environment& environment) {
@@ -145,21 +165,25 @@ std::string note_on_address(const Environment& environment, const RankInfo& info
   return "";
 }
 
+std::optional<std::string> reachable_address(const std::vector<std::string>& addresses) {
+  const auto is_local = [](const std::string& address) {
+    const auto begins = [&](const char* prefix) { return address.rfind(prefix, 0) == 0; };
+    return address.empty() || address == "::1" || begins("127.") || begins("169.254.") || begins("fe80:");
+  };
+  const auto found = std::find_if_not(addresses.begin(), addresses.end(), is_local);
+  return found == addresses.end() ? std::nullopt : std::optional(*found);
+}
+
 std::string own_address() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof(name) - 1);
-  addrinfo hints{};
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(name, nullptr, &hints, &found) != 0) return kLoopback;
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> guard(found, freeaddrinfo);
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    char text[NI_MAXHOST] = {};
-    getnameinfo(entry->ai_addr, entry->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST);
-    if (std::string(text).rfind("127.", 0) != 0 && text[0] != '\0') return text;
+  std::vector<std::string> addresses = addresses_of_own_name();
+  // The addresses that the default routes use: these two networks are reserved for documentation.
+  for (const char* far : {"192.0.2.1", "2001:db8::1"}) {
+    if (const auto own = store::address_towards(far)) addresses.push_back(*own);
   }
-  return kLoopback;
+  for (const store::Interface& each : store::list_interfaces()) {
+    if (!each.is_loopback) addresses.push_back(each.address);
+  }
+  return reachable_address(addresses).value_or(kLoopback);
 }
 
 }  // namespace lockstep::comm

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/discovery.h"
 
@@ -29,8 +30,13 @@ struct DistArguments {
 /// Returns a note for users who set an address but no rank: the process is alone. Empty if that is not so.
 [[nodiscard]] std::string note_on_address(const Environment& environment, const RankInfo& info);
 
-/// Returns an address of this host that other hosts can reach: the address to which its host name resolves, unless that
-/// is a loopback address.
+/// Returns the first of these numeric addresses that is neither a loopback address nor link-local; none if there is no
+/// such address. Pure.
+[[nodiscard]] std::optional<std::string> reachable_address(const std::vector<std::string>& addresses);
+
+/// Returns an address of this host that other hosts can reach: the address to which its host name resolves, else the
+/// one that the default route uses, else that of an interface; loopback and link-local addresses do not count.
+/// Returns 127.0.0.1 if the host has no other address. Blocks: on the resolver.
 [[nodiscard]] std::string own_address();
 
 }  // namespace lockstep::comm

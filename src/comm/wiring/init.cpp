@@ -338,8 +338,9 @@ std::string foreign_store(const Job::State& state) {
 /// Returns a line if other machines cannot reach the store that this rank serves; else "".
 std::string unreachable_store(const Job::State& state) {
   const WorldPlan& plan = state.plan;
-  if (!state.server || plan.store != StoreKind::kRankZero || !is_loopback(plan.host)) return "";
-  return fmt::format("\n  store         {}:{}, which only this machine can reach", plan.host, plan.port);
+  if (!state.server || !is_loopback(plan.host)) return "";
+  const char* advice = plan.store == StoreKind::kFile ? "; file:///PATH?host=ADDRESS names another address" : "";
+  return fmt::format("\n  store         {}:{}, which only this machine can reach{}", plan.host, plan.port, advice);
 }
 
 /// Throws the timeout, with a line that explains it and a hint.
