@@ -50,8 +50,11 @@ std::int64_t wall_time_ns() {
 
 std::optional<IoError> path_error(const std::exception& error) {
   const auto* refused = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
-  if (refused == nullptr || refused->path1().empty() || is_shortage(refused->code().value())) return std::nullopt;
+  if (refused == nullptr || is_shortage(refused->code().value())) return std::nullopt;
   if (std::string_view(fault::type_of_unknown()) != "InternalError") return std::nullopt;
+  if (refused->path1().empty()) {
+    return IoError(refused->what(), "check that the working folder and the folder that TMPDIR names exist");
+  }
   return IoError(fmt::format("cannot use {}: {}", refused->path1().string(), error_words(refused->code().value())),
                  "check this path, and that this user may use it and each folder above it");
 }

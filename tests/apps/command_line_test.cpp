@@ -6,9 +6,11 @@
 #include <sys/file.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 
 #include "common/cli.h"
+#include "common/temporary_folder.h"
 #include "lockstep/base/error.h"
 #include "lockstep/run_choice.h"
 #include "support/comma_locale.h"
@@ -482,6 +484,22 @@ TEST_F(ChooseRun, AFileIsNoRunFolder) {
   for (const char* resume : {"none", "auto"}) {
     EXPECT_THAT(error_of(resume, root_ / "file"), HasSubstr("UsageError: the run folder")) << resume;
   }
+}
+
+TEST(TemporaryFolder, IsInTmpIfTheFolderOfTmpdirIsGone) {
+  const char* given = ::getenv("TMPDIR");
+  const std::string before = given == nullptr ? "" : given;
+  ::setenv("TMPDIR", "/no/such/folder", 1);
+  std::string path;
+  {
+    const TemporaryFolder folder("lockstep-test");
+    path = folder.path();
+    EXPECT_TRUE(fs::is_directory(path));
+  }
+  ::unsetenv("TMPDIR");
+  if (!before.empty()) ::setenv("TMPDIR", before.c_str(), 1);
+  EXPECT_TRUE(path.starts_with("/tmp/lockstep-test-")) << path;
+  EXPECT_FALSE(fs::exists(path));
 }
 
 }  // namespace command_line_test

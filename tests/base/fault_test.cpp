@@ -115,6 +115,13 @@ TEST(Fault, APathThatTheSystemRefusesIsNoBugOfLockstep) {
   EXPECT_THAT(end.error_file, HasSubstr("IoError"));
 }
 
+TEST(Fault, AWorkingFolderThatIsGoneIsNoBugOfLockstep) {
+  const End end = run("lost-folder");
+  EXPECT_EQ(end.result.code, 74);
+  EXPECT_THAT(end.result.err, HasSubstr("cannot get current path: No such file or directory"));
+  EXPECT_THAT(end.result.err, HasSubstr("next  check that the working folder and the folder that TMPDIR names exist"));
+}
+
 TEST(Fault, ASignalLeavesABacktraceAndItsOwnStatus) {
   if (test::kAddressSanitizer) GTEST_SKIP() << "the address sanitizer reports signals itself";
   const End end = run("segv");
@@ -218,6 +225,14 @@ void in_four_threads(const std::function<void()>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
+int in_a_lost_folder() {
+  {
+    const test::TempDir folder;
+    std::filesystem::current_path(folder.path());
+  }
+  return static_cast<int>(std::filesystem::current_path().string().size());
+}
+
 int second() {
   try {
     fault::in_section("forward", [] { return the_users_forward(7); });
@@ -245,10 +260,11 @@ int run_program_of_test(const std::string& what) {
     return guarded_main([] { return the_users_forward(7); });
   }
   if (what.starts_with("ucx") && what.ends_with("hup")) return ::raise(SIGHUP);
-  if (what == "ours" || what == "refused-path") fault::this_is_lockstep();
+  if (what == "ours" || what == "refused-path" || what == "lost-folder") fault::this_is_lockstep();
   if (what == "refused-path") {
     return guarded([] { return static_cast<int>(std::filesystem::file_size("/dev/null/x")); });
   }
+  if (what == "lost-folder") return guarded(in_a_lost_folder);
   if (what == "section" || what == "segv") fault::note_step(13);
   if (what == "section" || what == "ours") {
     return guarded([] { return fault::in_section("forward", [] { return the_users_forward(7); }); });

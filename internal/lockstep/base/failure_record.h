@@ -48,7 +48,8 @@ inline constexpr const char* kFirstFailureKey = "lockstep/failure/first";
 /// Returns the wall-clock time in nanoseconds since 1970.
 [[nodiscard]] std::int64_t wall_time_ns();
 
-/// Returns the error of a path that the system refuses, such as one below a folder that this user may not enter.
+/// Returns the error of a path that the system refuses, such as one below a folder that this user may not enter, or a
+/// working folder that another process removed.
 /// Returns nothing for another exception, for a shortage, and in a user's program, where the place of the exception
 /// matters more.
 [[nodiscard]] std::optional<IoError> path_error(const std::exception& error);
