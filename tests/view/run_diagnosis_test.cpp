@@ -77,6 +77,23 @@ TEST(RunDiagnosis, AFailedRunSaysItsVerdictAndHowToResume) {
                           "lockstep inspect flight runs/a --last 40"));
 }
 
+TEST(RunDiagnosis, EveryCommandQuotesAFolderWithASpace) {
+  RunFacts facts = run_folder();
+  facts.path = "runs/a b";
+  facts.attempts = {failed(0, "rank 1 failed", 1)};
+  facts.attempts[0].has_rings = true;
+  EXPECT_THAT(diagnose(facts).next,
+              ElementsAre("lockstep train 'runs/a b/config.yml' --nproc-per-node 2 --run-dir 'runs/a b' --resume auto",
+                          "lockstep inspect flight 'runs/a b' --last 40"));
+  facts.is_recipe = false;
+  EXPECT_THAT(diagnose(facts).next, Contains("start the program again with --run-dir 'runs/a b' --resume auto"));
+  for (const std::int64_t ns : {kSecond, 9 * kSecond}) {
+    RunFacts running = waiting(ns);
+    running.path = "runs/a b";
+    EXPECT_THAT(diagnose(running).next, ElementsAre(HasSubstr(" 'runs/a b' "))) << ns;
+  }
+}
+
 TEST(RunDiagnosis, EarlierAttemptsHaveALineEach) {
   RunFacts facts = run_folder();
   facts.attempts = {failed(0, "rank 1 on gpu-a failed first: exit code 3", 0),

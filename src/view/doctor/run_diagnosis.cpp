@@ -7,6 +7,7 @@
 #include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/flight/watch.h"
 
@@ -58,12 +59,13 @@ std::string log_text(const RunLog& log, std::int64_t now_ns) {
 
 std::string resume_command(const RunFacts& facts) {
   const AttemptFacts* attempt = newest(facts);
+  const std::string folder = text::shell_word(facts.path);
   if (!facts.is_recipe) {
-    return facts.has_settings ? fmt::format("start the program again with --run-dir {} --resume auto", facts.path) : "";
+    return facts.has_settings ? fmt::format("start the program again with --run-dir {} --resume auto", folder) : "";
   }
   const int ranks = attempt == nullptr || facts.is_launched ? 0 : attempt->ranks;
-  return fmt::format("lockstep train {0}/config.yml{1} --run-dir {0} --resume auto", facts.path,
-                     ranks == 0 ? "" : fmt::format(" --nproc-per-node {}", ranks));
+  return fmt::format("lockstep train {}{} --run-dir {} --resume auto", text::shell_word(facts.path + "/config.yml"),
+                     ranks == 0 ? "" : fmt::format(" --nproc-per-node {}", ranks), folder);
 }
 
 void offer_resume(const RunFacts& facts, RunDiagnosis& diagnosis) {
@@ -174,7 +176,7 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
     diagnosis.text = stopped;
     if (stall) diagnosis.text += (stopped.empty() ? "" : "; ") + waiting_text(facts, *stall);
     add_ranks(facts, diagnosis);
-    diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", facts.path));
+    diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", text::shell_word(facts.path)));
     for (const flight::RankFacts& rank : facts.ranks) {
       if (flight::is_stopped(rank) && rank.ring) diagnosis.next.push_back(fmt::format("kill -CONT {}", rank.ring->pid));
     }
@@ -189,7 +191,8 @@ RunDiagnosis diagnose_running(const RunFacts& facts) {
         "the ranks have recorded nothing: they are starting, or the program does not use Lockstep");
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   if (!facts.checkpoint.empty()) diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
-  diagnosis.next.push_back(fmt::format("lockstep doctor {}   # again, if it does not continue", facts.path));
+  diagnosis.next.push_back(
+      fmt::format("lockstep doctor {}   # again, if it does not continue", text::shell_word(facts.path)));
   return diagnosis;
 }
 
@@ -262,7 +265,8 @@ RunDiagnosis diagnose_failed(const RunFacts& facts) {
   if (facts.log) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   add_last_lines(attempt, diagnosis);
   offer_resume(facts, diagnosis);
-  if (attempt.has_rings) diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", facts.path));
+  if (attempt.has_rings)
+    diagnosis.next.push_back(fmt::format("lockstep inspect flight {} --last 40", text::shell_word(facts.path)));
   return diagnosis;
 }
 
@@ -276,7 +280,7 @@ RunDiagnosis diagnose_finished(const RunFacts& facts) {
   if (facts.log && facts.log->loss) diagnosis.details.push_back("log         " + log_text(*facts.log, facts.now_ns));
   if (!facts.checkpoint.empty()) {
     diagnosis.details.push_back("checkpoint  " + facts.checkpoint);
-    diagnosis.next.push_back(fmt::format("lockstep checkpoint inspect {}", facts.path));
+    diagnosis.next.push_back(fmt::format("lockstep checkpoint inspect {}", text::shell_word(facts.path)));
   }
   return diagnosis;
 }
