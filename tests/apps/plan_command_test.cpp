@@ -72,8 +72,10 @@ TEST_F(PlanCommand, MeasuresARecipe) {
 }
 
 TEST_F(PlanCommand, SaysWhatIsMissing) {
-  EXPECT_THAT(plan({"nothing"}).err, HasSubstr("'nothing' is not a folder"));
-  EXPECT_EQ(plan({"nothing"}).code, 64);
+  const ProcessResult nothing = plan({"nothing"});
+  EXPECT_EQ(nothing.code, 64);
+  EXPECT_THAT(nothing.err, HasSubstr("'nothing' is not a folder"));
+  EXPECT_THAT(nothing.err, ::testing::Not(HasSubstr("/lockstep-plan-"))) << "this folder of logs is removed";
   std::filesystem::create_directories(home_ / "empty");
   const ProcessResult empty = plan({"empty"});
   EXPECT_EQ(empty.code, 65);

@@ -68,6 +68,18 @@ std::vector<std::string> bench_words(const BenchRequest& request, const std::str
   return words;
 }
 
+/// Returns `text` without the lines that name `folder`. The launcher names its log folder, which is removed at the end.
+std::string without_lines_of(const std::string& text, const std::string& folder) {
+  std::string kept;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size() - 1) + 1;
+    const std::string line = text.substr(at, end - at);
+    if (line.find(folder) == std::string::npos) kept += line;
+    at = end;
+  }
+  return kept;
+}
+
 /// Runs the bench to completion and returns its JSON line.
 nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   const ChildResult result = run_child(bench_words(request, logs), kMeasureLimit);
@@ -75,7 +87,7 @@ nlohmann::json bench(const BenchRequest& request, const std::string& logs) {
   nlohmann::json line = bench_line(result.out);
   if (result.code != 0 || !line.is_object()) {
     throw UsageError(fmt::format("'{}' is not a folder, and measuring it as a recipe failed with exit code {}:\n{}",
-                                 request.recipe, result.code, text::for_people(result.err)),
+                                 request.recipe, result.code, text::for_people(without_lines_of(result.err, logs))),
                      "pass a run folder, or a recipe that lockstep bench step accepts");
   }
   return line;
