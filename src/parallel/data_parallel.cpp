@@ -17,6 +17,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/tensor/device.h"
+#include "lockstep/tensor/keep_random_state.h"
 #include "lockstep/tensor/memory.h"
 #include "lockstep/tensor/random.h"
 #include "parallel/gathered_backward.h"
@@ -30,20 +31,8 @@ using Parts = std::vector<std::vector<at::Tensor>>;  // indexed by replica, then
 
 bool is_split(const at::Tensor& argument) { return argument.defined() && argument.dim() > 0; }
 
-/// Restores the caller's random generator after cloning modules, because cloning draws initial weights.
-class KeepRandomState {
- public:
-  KeepRandomState() : before_(random_state()) {}
-  ~KeepRandomState() { set_random_state(before_); }
-  KeepRandomState(const KeepRandomState&) = delete;
-  KeepRandomState& operator=(const KeepRandomState&) = delete;
-
- private:
-  at::Tensor before_;
-};
-
 std::shared_ptr<Module> clone(const Module& module, const c10::optional<c10::Device>& device = c10::nullopt) {
-  const KeepRandomState random;
+  const tensor::KeepRandomState random;  // cloning draws initial weights
   try {
     return module.clone(device);
   } catch (const c10::Error& error) {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/keep_random_state.h"
 
 namespace lockstep {
 
@@ -38,4 +39,21 @@ void set_random_state(const at::Tensor& state) {
   }
 }
 
+namespace tensor {
+
+KeepRandomState::KeepRandomState(const c10::Device& device) : cpu_(random_state()) {
+  if (!device.is_cuda()) return;
+  generator_ = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator_->mutex());
+  device_ = generator_->get_state();
+}
+
+KeepRandomState::~KeepRandomState() {
+  set_random_state(cpu_);
+  if (!generator_) return;
+  const std::lock_guard lock(generator_->mutex());
+  generator_->set_state(device_);
+}
+
+}  // namespace tensor
 }  // namespace lockstep

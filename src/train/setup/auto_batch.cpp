@@ -1,51 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/setup/auto_batch.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
-#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/option_words.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/sampler.h"
-#include "lockstep/tensor/random.h"
+#include "lockstep/tensor/keep_random_state.h"
 #include "train/setup/batch_search.h"
 
 namespace lockstep::train {
 namespace {
 
 std::atomic<bool> any_device{false};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): for tests
-
-/// Its destructor restores the random generators of the CPU and the device.
-class KeepRandomState {
- public:
-  explicit KeepRandomState(const c10::Device& device) : cpu_(random_state()) {
-    if (device.is_cuda()) generator_ = at::globalContext().defaultGenerator(device);
-    if (!generator_) return;
-    const std::lock_guard lock(generator_->mutex());
-    device_ = generator_->get_state();
-  }
-  ~KeepRandomState() {
-    set_random_state(cpu_);
-    if (!generator_) return;
-    const std::lock_guard lock(generator_->mutex());
-    generator_->set_state(device_);
-  }
-  KeepRandomState(const KeepRandomState&) = delete;
-  KeepRandomState& operator=(const KeepRandomState&) = delete;
-
- private:
-  at::Tensor cpu_;
-  std::optional<at::Generator> generator_;
-  at::Tensor device_;
-};
 
 /// Runs a first collective before free memory is measured, because on a GPU it allocates NCCL's buffers permanently.
 void connect_device(const Job& job) {
@@ -78,7 +51,7 @@ void require_measurable(const TrainConfig& config, const c10::Device& device) {
 }
 
 std::int64_t find_batch_size(const Untried& run) {
-  const KeepRandomState keep(run.job.device());
+  const tensor::KeepRandomState keep(run.job.device());
   const DistributedSampler part(run.dataset->size(), {0, run.config.replicas});
   const std::int64_t most = std::min(part.size(), kLargestAutoBatch);
   if (most == 0) return 1;  // there are no samples; the plan reports that

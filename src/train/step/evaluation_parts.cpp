@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/step/evaluation_parts.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/tree_sum.h"
@@ -32,19 +30,7 @@ EvalMode::~EvalMode() {
   }
 }
 
-BatchSeeds::BatchSeeds(const c10::Device& device, std::uint64_t seed) : seed_(seed ^ kStream), cpu_(random_state()) {
-  if (!device.is_cuda()) return;
-  generator_ = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator_->mutex());
-  device_ = generator_->get_state();
-}
-
-BatchSeeds::~BatchSeeds() {
-  set_random_state(cpu_);
-  if (!generator_) return;
-  const std::lock_guard lock(generator_->mutex());
-  generator_->set_state(device_);
-}
+BatchSeeds::BatchSeeds(const c10::Device& device, std::uint64_t seed) : seed_(seed ^ kStream), kept_(device) {}
 
 void BatchSeeds::begin(int part, std::int64_t number) const {
   const std::uint64_t stream = stream_seed(seed_, static_cast<std::uint64_t>(part));

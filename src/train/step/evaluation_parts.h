@@ -4,19 +4,18 @@
 
 #include <ATen/core/ivalue.h>  // before any other torch header
 
-#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/replicas.h"
+#include "lockstep/tensor/keep_random_state.h"
 
 namespace lockstep::train {
 
@@ -41,18 +40,13 @@ class EvalMode {
 class BatchSeeds {
  public:
   BatchSeeds(const c10::Device& device, std::uint64_t seed);
-  ~BatchSeeds();
-  BatchSeeds(const BatchSeeds&) = delete;
-  BatchSeeds& operator=(const BatchSeeds&) = delete;
 
   /// Seeds the default generators of all devices for batch `number` of part `part`, both from 0. No device waits.
   void begin(int part, std::int64_t number) const;
 
  private:
   std::uint64_t seed_;
-  at::Tensor cpu_;                          ///< state before
-  std::optional<at::Generator> generator_;  ///< of the device; none for a CPU
-  at::Tensor device_;                       ///< its state before
+  tensor::KeepRandomState kept_;
 };
 
 /// Returns the maximum over all ranks of a number, such as the number of evaluated samples. Collective: yes. Throws:
