@@ -204,7 +204,7 @@ class HostsCommand(unittest.TestCase):
 
 class LimitOfOpenFiles(unittest.TestCase):
     def test_is_raised_for_many_hosts(self):
-        hosts = ",".join(f"192.0.2.{number}" for number in range(1, 21))
+        hosts = ",".join(f"203.0.113.{number}" for number in range(1, 21))
         command = [BIN / "lockstep", "run", "--hosts", hosts, "--ssh", "true", "--", "true"]
         done = subprocess.run(["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *command], capture_output=True, text=True,
                               check=False, timeout=60, stdin=subprocess.DEVNULL)
