@@ -48,7 +48,7 @@ TEST(DeviceCopy, BringsABatchThatHasOnlyATarget) {
   const auto collate = [](const std::vector<Sample>& samples) { return Batch{.target = samples.front().data}; };
   for (const std::int64_t workers : {0, 1}) {
     DataLoader loader(set,
-                      {.batch_size = 2, .workers = workers, .collate = collate, .device = c10::Device(c10::kCUDA, 0)});
+                      {.batch_size = 2, .workers = workers, .device = c10::Device(c10::kCUDA, 0), .collate = collate});
     auto pass = loader.epoch(0);
     const Batch* batch = pass.next();
     ASSERT_NE(batch, nullptr);
