@@ -215,7 +215,7 @@ function(lockstep_long_tests module)
   set_property(GLOBAL PROPERTY LOCKSTEP_LONG_TESTS_OF_${module} "${cases}")
   add_test(NAME ${module}.long COMMAND ${module}_united_test "--gtest_filter=${cases}-${LOCKSTEP_TESTS_LEFT_OUT}")
   set_tests_properties(${module}.long PROPERTIES LABELS "ranks;long" ENVIRONMENT LOCKSTEP_DEVICE=cpu)
-  lockstep_time_limit(900 ${module}.long)
+  lockstep_time_limit(1500 ${module}.long)
 endfunction()
 
 # The short unit tests of a module are one test, MODULE.units: its program loads libtorch once (0.7 s of CPU time), not once per
