@@ -6,9 +6,9 @@
 
 namespace lockstep::data {
 
-/// Makes `data` contiguous, in memory that no other tensor uses; it is copied only if that is not yet so. A row of a
-/// batch stays where it is.
-/// Limits: memory that from_blob() wrapped looks like a row, so it is written if it belongs to the data set.
+/// Makes `data` contiguous, in memory that no other tensor uses. Copies it only if it is not yet so; a batch's row
+/// keeps its memory. Limits: memory that from_blob() wrapped looks like a row, so it is written if it belongs to the
+/// data set.
 inline void make_own(at::Tensor& data) {
   const bool shared = data.use_count() > 1 || data.storage().use_count() > 1;
   data = shared ? data.clone(at::MemoryFormat::Contiguous) : data.contiguous();
