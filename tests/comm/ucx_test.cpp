@@ -148,7 +148,7 @@ TEST_F(Ucx, LeavesNoConnectionToProgramsThatARankStarts) {
   testing::run_ranks(
       current_test(),
       [](Job& job) {
-        for (int i = 0; i < 5; ++i) job.group().all_reduce(at::full({1 << 18}, 1.0)).wait();
+        for (int i = 0; i < 300; ++i) job.group().all_reduce(at::full({1 << 18}, 1.0)).wait();
         EXPECT_EQ(job.backend(), "ucx");
         EXPECT_THAT(inherited_ports(), IsEmpty());
       },

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -99,7 +100,7 @@ class UcxWorker {
   const std::shared_ptr<UcxContext> context_;
   const int rank_;
   const InheritedSockets sockets_;
-  int new_connections_ = 0;  ///< number of upcoming exchanges that may still create sockets
+  std::uint64_t exchanges_ = 0;  ///< number of exchanges since the last endpoint was added
   ucp_worker_h worker_ = nullptr;
   int events_ = -1;  ///< descriptor of UCX's events; readable if there is work to do
   std::string address_;
