@@ -148,6 +148,16 @@ function(lockstep_time_limit seconds)
   set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${timeout})
 endfunction()
 
+# lockstep_needs_onnx_runtime(TEST...): the test apps.onnx_runtime fetches it from npm first.
+function(lockstep_needs_onnx_runtime)
+  foreach(test IN LISTS ARGN)
+    if(TEST ${test})  # without LOCKSTEP_UNITY there is no MODULE.long
+      set_tests_properties(${test} PROPERTIES FIXTURES_REQUIRED onnx_runtime
+        ENVIRONMENT_MODIFICATION "NODE_PATH=set:${PROJECT_BINARY_DIR}/onnx/node_modules")
+    endif()
+  endforeach()
+endfunction()
+
 # lockstep_test(MODULE UNIT [LABELS unit|ranks|golden|gpu|double|slow...] [DEPS modules...] [LINK libraries...]
 #               [TIMEOUT seconds] [OWN_MAIN] [SOURCES more.cpp...] [INCLUDE folders...] [DEFINITIONS ...]
 #               [NEEDS targets...])

@@ -59,7 +59,8 @@ segmentation::SegmentationConfig segmentation_config() {
   config.data.test = "scenes:4:2:few";
   config.class_names = {};
   config.num_classes = AutoInt::automatic();
-  config.augment.crop = 64;
+  config.augment.crop = 32;
+  config.model.backbone.layers = 18;
   segmentation::SegmentationTask::settle(config);
   return config;
 }

@@ -39,7 +39,7 @@ namespace detection_host_waits_test {
 using ::testing::Each;
 using ::testing::SizeIs;
 
-/// A preset with synthetic scenes, two per step.
+/// A preset with small synthetic scenes, two per step.
 DetectionConfig preset(const std::string& name) {
   DetectionConfig config;
   ConfigFields fields;
@@ -51,6 +51,7 @@ DetectionConfig preset(const std::string& name) {
   config.batch_size = 2;
   config.total_batch_size = 0;
   config.augment.base_size_repeat = 0;
+  config.image_size = 128;
   return config;
 }
 
@@ -95,7 +96,6 @@ TEST(DetectionHostWaits, SoItDoesWithoutDenoisingAndDenseSupervision) {
 TEST(DetectionHostWaits, SoDoesThePublishedNetwork) {
   LOCKSTEP_NEEDS_MAKE_BELIEVE_GPU();
   DetectionConfig config = preset("dfine_n");
-  config.image_size = 128;
   config.published.queries = 30;
   expect_one_wait_a_step(config);
 }
