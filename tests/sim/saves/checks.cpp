@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -15,7 +16,6 @@
 namespace lockstep::sim::saves {
 namespace {
 
-constexpr std::size_t kElements = 96;
 
 /// Returns the elements of "weight" in a safetensors file, or the file's share of them.
 std::vector<std::int64_t> weights_in(const std::string& bytes) {
@@ -50,7 +50,7 @@ Found examine(const Disk& disk, const Disk::Node& folder) {
     const auto more = weights_in(bytes);
     values.insert(values.end(), more.begin(), more.end());
   }
-  if (values.size() != kElements) return {.problem = fmt::format("it has {} elements", values.size())};
+  if (std::ssize(values) != kElements) return {.problem = fmt::format("it has {} elements", values.size())};
   found.round = values[0] % 1000;
   const auto is_other = [&](std::int64_t value) { return value != found.step * 1000 + found.round; };
   if (std::any_of(values.begin(), values.end(), is_other)) found.problem = "it has parts of several saves";

@@ -10,6 +10,8 @@
 
 namespace lockstep::sim::saves {
 
+inline constexpr std::int64_t kElements = 96;  ///< of the saved tensor
+
 struct Fault {
   enum class Kind : std::uint8_t {
     kPowerCut,      ///< all hosts and the disk lose power

@@ -26,7 +26,6 @@ namespace {
 
 constexpr const char* kStartKey = "sim/start";
 constexpr std::chrono::seconds kPatience(600);
-constexpr std::int64_t kElements = 96;
 constexpr std::int64_t kMeans = 5;
 
 FileSystem& files() { return FileSystem::system(); }
