@@ -16,7 +16,6 @@
 namespace lockstep::sim::saves {
 namespace {
 
-
 /// Returns the elements of "weight" in a safetensors file, or the file's share of them.
 std::vector<std::int64_t> weights_in(const std::string& bytes) {
   std::uint64_t header = 0;
