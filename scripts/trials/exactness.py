@@ -6,8 +6,8 @@ Replicas: 4. Variants: 1 to 4 processes; 0, 1 and 3 loader workers; OMP_NUM_THRE
 four hosts (network namespaces, joined by a bridge; they need root and iproute2). Then three variants that must matter:
 a different seed, one more step, one changed sample. Then, on 1 to 4 processes, ZeRO (the same digest), synced batch norm and
 accumulation (each with its own digest), all three at once, also interrupted and resumed on different numbers of processes.
-Last come the three other recipes, each through both of its stages on scenes generated in memory, in bfloat16 and in float32, on
-1, 2 and 4 processes.
+Last come the three other recipes, each through both of its stages in about 50 steps on scenes generated in memory, in bfloat16
+and in float32, on 1, 2 and 4 processes.
 
 examples:
   scripts/trials/trial exactness
@@ -132,9 +132,9 @@ def shared_state_cases(given, make) -> dict[str, Case]:
 def recipe_cases(given) -> dict[str, Case]:
     """The other recipes: all of their kernels, and the switch between their stages."""
     found = {}
-    for recipe in ("detection", "segmentation", "captioning"):
+    for recipe, scenes in (("detection", "scenes:160:1:few"), ("segmentation", "scenes:200:1:few"), ("captioning", "scenes:64:1")):
         for precision in ("bf16", "none"):
-            words = ["--set", "replicas=4", "--set", "batch_size=4", "--set", f"amp={precision}"]
+            words = [f"--set={key}" for key in ("replicas=4", "batch_size=4", f"amp={precision}", f"data.train={scenes}")]
             for world in (2, 1, 4):
                 family = f"{recipe}, amp={precision}"
                 found[f"{family}, {world} processes"] = Case(
