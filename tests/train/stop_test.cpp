@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are asked to stop, and runs whose folder disappears.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -385,6 +387,13 @@ void remove_run(const fs::path& run) {
   fs::remove_all(aside);
 }
 
+/// Puts a file in the place of the run's folder of checkpoints in one go, because a save may be in progress.
+void replace_checkpoints_by_a_file(const fs::path& run) {
+  const fs::path file = run.string() + "-file";
+  std::ofstream(file) << "a file";
+  ASSERT_EQ(::renameat2(AT_FDCWD, file.c_str(), AT_FDCWD, (run / "checkpoints").c_str(), RENAME_EXCHANGE), 0);
+}
+
 TEST(LostRunFolder, ThatIsRemovedEndsTheRunAndSaysSo) {
   const test::TempDir folder;
   const fs::path run = folder / "run";
@@ -421,10 +430,8 @@ TEST(LostRunFolder, WithARescueTheRunIsSavedThereAndResumesToTheSameDigest) {
 TEST(LostRunFolder, ASaveThatFailsIsMadeInTheRescue) {
   const test::TempDir folder;
   const fs::path run = folder / "run";
-  const std::string error = error_of(alone(), {.run_dir = run, .rescue = folder / "rescue", .harm = [&] {
-                                                 fs::rename(run / "checkpoints", folder / "aside");
-                                                 std::ofstream(run / "checkpoints") << "a file";
-                                               }});
+  const std::string error = error_of(
+      alone(), {.run_dir = run, .rescue = folder / "rescue", .harm = [&] { replace_checkpoints_by_a_file(run); }});
   EXPECT_THAT(error, HasSubstr("rescue/checkpoints/step-0000000"));
   EXPECT_TRUE(ends_the_job(error)) << "a restart would not use what was saved";
 }
@@ -469,11 +476,8 @@ TEST(LostRunFolder, BeforeTheSecondStageTheRunIsSavedInTheRescue) {
 TEST(LostRunFolder, ASaveThatFailsBeforeTheSecondStageIsMadeInTheRescue) {
   const test::TempDir folder;
   const fs::path run = folder / "run";
-  const auto harm = [&] {
-    fs::rename(run / "checkpoints", folder / "aside");
-    fs::rename(run / "config.yml", run / "checkpoints");  // a file instead of the folder
-  };
-  EXPECT_THAT(staged_error_of(run, folder / "rescue", harm), HasSubstr("rescue/checkpoints/step-00000009"));
+  EXPECT_THAT(staged_error_of(run, folder / "rescue", [&] { replace_checkpoints_by_a_file(run); }),
+              HasSubstr("rescue/checkpoints/step-00000009"));
 }
 
 TEST(Rescue, InsideTheRunFolderIsRefused) {
