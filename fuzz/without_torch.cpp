@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-ins for functions whose source includes libtorch.
+#include "lockstep/data/sources/image_files.h"
+
+namespace lockstep {
+
+// src/data/sources/files/image_files.cpp. The readers list files only to mention images of other formats.
+const std::vector<std::string>& other_image_extensions() {
+  static const std::vector<std::string> kNone;
+  return kNone;
+}
+
+}  // namespace lockstep
