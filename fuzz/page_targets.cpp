@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <string>
 
 #include "dashboard/access.h"
@@ -43,10 +44,18 @@ http::Server& server() {
   return server;
 }
 
+// libFuzzer sets an alarm, which may interrupt connect().
+UniqueFd connect_to(int port) {
+  for (;;) {
+    UniqueFd connection = test::connect_to(port);
+    if (connection.valid() || errno != EINTR) return connection;
+  }
+}
+
 }  // namespace
 
 void http_request(std::string_view bytes) {
-  const UniqueFd connection = test::connect_to(server().port());
+  const UniqueFd connection = connect_to(server().port());
   require(connection.valid());
   (void)test::send_all(connection, bytes.substr(0, bytes.size() / 2));
   (void)test::send_all(connection, bytes.substr(bytes.size() / 2));
