@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// src/data/sources/files/image_files.cpp. The readers list files only to mention images of other formats.
+// For src/data/sources/files/image_files.cpp: without extensions, no image of another format is mentioned.
 const std::vector<std::string>& other_image_extensions() {
   static const std::vector<std::string> kNone;
   return kNone;
