@@ -132,3 +132,5 @@ def try_verdicts() -> None:
     rings = object.__new__(importlib.import_module("kill_rings").Trial)
     with contextlib.redirect_stdout(io.StringIO()):
         assert rings.closing([{}]) == rings.closing([{"notices": [0.01, 0.09]}]) == [] != rings.closing([{"notices": [0.01, 0.2]}])
+        # Of 100 notices one may be late.
+        assert [bool(rings.closing([{"notices": [0.01] * (100 - late) + [0.2] * late}])) for late in (0, 1, 2)] == [False, False, True]
