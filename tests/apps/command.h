@@ -18,7 +18,7 @@
 namespace lockstep::test {
 
 /// The longest that a command which trains may take.
-inline constexpr std::chrono::seconds kTrainingPatience{kAnySanitizer ? 720 : 240};
+inline constexpr std::chrono::seconds kTrainingPatience{kAnySanitizer ? 2400 : 240};
 
 inline std::string lockstep_path() { return std::string(LOCKSTEP_TEST_BIN_DIR) + "/lockstep"; }
 

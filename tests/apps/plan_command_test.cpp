@@ -93,7 +93,7 @@ std::vector<std::string> tune_words(const std::filesystem::path& data, const std
 TEST(TuneCommand, WritesAFileThatTrainTakesWhereSomethingIsFaster) {
   const TempDir folder;
   ASSERT_EQ(generate_digits(folder / "train", 40, 1).code, 0);
-  auto words = tune_words(folder / "train", "4");
+  auto words = tune_words(folder / "train", kAnySanitizer ? "300" : "4");
   words.insert(words.end(), {"--nproc-per-node", "2"});
   const ProcessResult tune = lockstep(words, folder.path());
   ASSERT_EQ(tune.code, 0) << tune.err;
