@@ -87,7 +87,7 @@ def of_engine() -> list[Trial]:
     return [
         Trial("collectives", "programs", 10000, 700, trial("collective_programs"), [*COMMON, "src/comm", "src/wire"], "collective_programs.jsonl"),
         Trial("onnx_networks", "networks", 10000, 700, trial("onnx_networks"), [*COMMON, "src/nn/onnx", "src/nn/script"], "onnx_networks.jsonl"),
-        Trial("kill_rings", "kills", 1000, 100, trial("kill_rings"), ENGINE, "kill_rings.jsonl", 2),
+        Trial("kill_rings", "kills", 1000, 100, trial("kill_rings"), [*ENGINE, "scripts/trials/kill_rings.py"], "kill_rings.jsonl", 2),
         Trial("hangs", "runs", 4000, 100, trial("hangs"), [*ENGINE, "scripts/trials/hangs.py"], "hangs.jsonl", 20),
         Trial("node_faults", "runs", 100, 10, trial("node_faults"), ENGINE, "node_faults.jsonl", 5),
         Trial("worlds", "worlds", 1_000_000, 40_000, trial("worlds"), ["src/base", "src/store", "src/flight", "src/wire", "src/checkpoint", "src/launch", "tests/sim"],
@@ -99,10 +99,10 @@ def of_engine() -> list[Trial]:
 
 
 def of_builds() -> list[Trial]:
-    sanitizers = str(PLATFORMS / "sanitizers")
+    sanitizers = ["env", "OMP_WAIT_POLICY=passive", str(PLATFORMS / "sanitizers")]
     return [
-        *(Trial(f"asan_{name}", "runs", 1, 1, [sanitizers, "asan", name], module(name)) for name in ASAN),
-        *(Trial(f"tsan_{name}", "runs", 1, 1, [sanitizers, "tsan", name], module(name)) for name in TSAN),
+        *(Trial(f"asan_{name}", "runs", 1, 1, [*sanitizers, "asan", name], module(name)) for name in ASAN),
+        *(Trial(f"tsan_{name}", "runs", 1, 1, [*sanitizers, "tsan", name], module(name)) for name in TSAN),
         Trial("debian13", "runs", 1, 1, [str(PLATFORMS / "debian13")], ["include", "internal", "src", "recipes", "apps", "tests"],
               needs="debootstrap"),
         *(Trial(name, "runs", 1, 1, [str(PLATFORMS / "pip"), *words], ["include", "internal", "src", "recipes", "apps", "tests", "cmake"])
