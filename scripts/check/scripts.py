@@ -22,7 +22,7 @@ BINARY = (".png", ".jpg", ".gz", ".xz", ".pth", ".safetensors", ".ttf", ".woff2"
 
 def files(root: pathlib.Path) -> list[pathlib.Path]:
     """The files known to git; all files if there is no git."""
-    known = subprocess.run(["git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=False)
+    known = subprocess.run(["env", "git", "-C", str(root), "ls-files"], capture_output=True, text=True, check=False)
     paths = known.stdout.splitlines() if known.returncode == 0 else [
         str(path.relative_to(root)) for path in root.rglob("*") if path.relative_to(root).parts[0] != "build"]
     return [root / path for path in paths if (root / path).is_file()]
